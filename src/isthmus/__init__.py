@@ -1,0 +1,1 @@
+"""The narrow waist between applications and language models."""

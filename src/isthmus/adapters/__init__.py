@@ -1,0 +1,1 @@
+"""One file or package a provider."""

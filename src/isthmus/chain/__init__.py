@@ -1,0 +1,1 @@
+"""Tiers in order, with retry and fallback."""

@@ -1,0 +1,1 @@
+"""Proof that an adapter keeps the contract."""

@@ -1,0 +1,278 @@
+"""Every error that Isthmus raises, as one tree.
+
+    IsthmusError
+    ├── TierError                   a model call failed, classified
+    │   ├── TransientError          worth another try on the same tier
+    │   ├── UnavailableError        down, overloaded or gone: next tier at once
+    │   ├── CredentialsError        key, permission or billing
+    │   ├── ContextOverflowError    the prompt does not fit
+    │   ├── RefusedError            content policy, before any content
+    │   ├── InvalidRequestError     the request is wrong (also a ValueError)
+    │   ├── ProtocolError           the other side, or an adapter, broke its contract
+    │   └── UnclassifiedError       anything else
+    ├── ChainExhausted              every tier of a chain failed
+    ├── ConfigError                 a setting is wrong (also a ValueError)
+    ├── AdapterError                an adapter class is not usable (also a TypeError)
+    ├── ToolDefinitionError         a tool cannot be offered (also a ValueError)
+    └── MissingDependencyError      an optional package is absent (also an ImportError)
+
+Knows nothing of providers, transports or messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any
+
+
+class ErrorClass(StrEnum):
+    """What a chain may do about a failed model call."""
+
+    TRANSIENT = "transient"
+    UNAVAILABLE = "unavailable"
+    CREDENTIALS = "credentials"
+    OVERFLOW = "overflow"
+    REFUSED = "refused"
+    INVALID = "invalid"
+    PROTOCOL = "protocol"
+    UNCLASSIFIED = "unclassified"
+
+
+class CutReason(StrEnum):
+    """Why a turn ended before the model was done."""
+
+    STREAM_ERROR = "stream-error"
+    EXHAUSTED = "exhausted"
+    DEADLINE = "deadline"
+    ABORTED = "aborted"
+    BUDGET_STEPS = "budget-steps"
+    BUDGET_TOKENS = "budget-tokens"
+    BUDGET_COST = "budget-cost"
+    BUDGET_TIME = "budget-time"
+    BUDGET_CALLS = "budget-calls"
+    WINDOW = "window"
+    LENGTH = "length"
+    REFUSED = "refused"
+
+
+class IsthmusError(Exception):
+    """Root of all errors raised on purpose by this library."""
+
+
+class TierError(IsthmusError):
+    """A model call that failed, with the class that decides what happens next.
+
+    Args:
+        message: what went wrong, without secrets.
+        status: HTTP status of the reply, or the status an in-band error stands for.
+        code: the provider's own error code or type.
+        retry_after: seconds the provider asked to wait, or None.
+        usage: tokens known to be spent when it failed (`isthmus.models.events.Usage`).
+        partial: what had arrived before the failure (`StepResult`), if anything.
+        body: the first bytes of the provider's error body, as text.
+    """
+
+    error_class: ErrorClass = ErrorClass.UNCLASSIFIED
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
+        usage: Any = None,
+        partial: Any = None,
+        body: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.code = code
+        self.retry_after = retry_after
+        self.usage = usage
+        self.partial = partial
+        self.body = body
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.message!r}, status={self.status!r}, code={self.code!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, dict(self.__dict__))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as plain JSON values."""
+        return {
+            "class": str(self.error_class),
+            "message": self.message,
+            "status": self.status,
+            "code": self.code,
+            "retry_after": self.retry_after,
+        }
+
+
+def _rebuild(cls: type[TierError], message: str, state: dict[str, Any]) -> TierError:
+    error = cls(message)
+    error.__dict__.update(state)
+    return error
+
+
+class TransientError(TierError):
+    """A passing fault: time-out, lost connection, rate limit, server error."""
+
+    error_class = ErrorClass.TRANSIENT
+
+
+class UnavailableError(TierError):
+    """The tier cannot serve now: overloaded, refused connection, unknown model."""
+
+    error_class = ErrorClass.UNAVAILABLE
+
+
+class CredentialsError(TierError):
+    """The key, the permission or the account is not good."""
+
+    error_class = ErrorClass.CREDENTIALS
+
+
+class ContextOverflowError(TierError):
+    """The prompt does not fit the model's window."""
+
+    error_class = ErrorClass.OVERFLOW
+
+
+class RefusedError(TierError):
+    """The provider's content policy refused the request before any content."""
+
+    error_class = ErrorClass.REFUSED
+
+
+class InvalidRequestError(TierError, ValueError):
+    """The request itself is wrong; no other tier will like it better."""
+
+    error_class = ErrorClass.INVALID
+
+
+class ProtocolError(TierError):
+    """A peer or an adapter broke the rules of its own protocol."""
+
+    error_class = ErrorClass.PROTOCOL
+
+
+class UnclassifiedError(TierError):
+    """A failure that nothing here recognises."""
+
+    error_class = ErrorClass.UNCLASSIFIED
+
+
+_CLASSES: dict[ErrorClass, type[TierError]] = {
+    cls.error_class: cls
+    for cls in (
+        TransientError,
+        UnavailableError,
+        CredentialsError,
+        ContextOverflowError,
+        RefusedError,
+        InvalidRequestError,
+        ProtocolError,
+        UnclassifiedError,
+    )
+}
+
+
+def tier_error(
+    cls: str,
+    message: str,
+    *,
+    retry_after: float | None = None,
+    status: int | None = None,
+    code: str | None = None,
+    cause: BaseException | None = None,
+) -> TierError:
+    """Build the classified error of a failed model call.
+
+    Args:
+        cls: one of the `ErrorClass` values, e.g. "transient" or "unavailable".
+        message: what went wrong, for a person; never a secret.
+        retry_after: seconds to wait before another try, if the provider said so.
+        status: HTTP status, if there was one.
+        code: the provider's own error code.
+        cause: the exception behind it; becomes `__cause__`.
+
+    Raises:
+        ValueError: `cls` is not an error class; the message lists those that are.
+    """
+    try:
+        kind = ErrorClass(cls)
+    except ValueError:
+        valid = ", ".join(ErrorClass)
+        raise ValueError(f"unknown error class {cls!r}: use one of {valid}") from None
+    error = _CLASSES[kind](message, retry_after=retry_after, status=status, code=code)
+    if cause is not None:
+        error.__cause__ = cause
+    return error
+
+
+class ChainExhausted(IsthmusError):
+    """Every tier of a chain failed; names each attempt.
+
+    Args:
+        chain_id: the chain's id.
+        failures: one record an attempt, in order, with `tier`, `attempt`, `error` and `seconds`.
+    """
+
+    def __init__(self, chain_id: str, failures: Sequence[Any] = ()) -> None:
+        self.chain_id = chain_id
+        self.failures = tuple(failures)
+        tries = "; ".join(f"{f.tier} try {f.attempt}: {f.error.error_class}: {f.error.message}" for f in self.failures)
+        super().__init__(f"chain {chain_id!r}: no tier answered ({tries or 'none could be tried'})")
+
+
+class ConfigError(IsthmusError, ValueError):
+    """A setting that cannot be used.
+
+    Args:
+        message: what is wrong and what to do about it.
+        where: file, variable or flag that it came from.
+        key: the setting's dotted name.
+    """
+
+    def __init__(self, message: str, *, where: str | None = None, key: str | None = None) -> None:
+        place = ": ".join(part for part in (where, key) if part)
+        super().__init__(f"{place}: {message}" if place else message)
+        self.where = where
+        self.key = key
+
+
+class AdapterError(IsthmusError, TypeError):
+    """An adapter class that cannot be used as written; says what to write."""
+
+
+class ToolDefinitionError(IsthmusError, ValueError):
+    """A tool that cannot be offered to a model; names the tool and the remedy."""
+
+
+class MissingDependencyError(IsthmusError, ImportError):
+    """An optional package is not installed.
+
+    Args:
+        feature: what was asked for.
+        package: the package that is missing.
+        extra: the extra of `isthmus` that installs it.
+    """
+
+    def __init__(self, feature: str, package: str, extra: str) -> None:
+        super().__init__(f"{feature} needs the package {package!r}: pip install 'isthmus[{extra}]'")
+        self.package = package
+        self.extra = extra
+
+
+def chain_of_causes(error: BaseException, depth: int = 8) -> Iterable[BaseException]:
+    """The error, its cause or context, and so on, at most `depth` of them."""
+    seen: BaseException | None = error
+    for _ in range(depth):
+        if seen is None:
+            return
+        yield seen
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)

@@ -1,0 +1,1 @@
+"""Agents: the loop and what drives it."""

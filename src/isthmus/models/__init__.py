@@ -1,0 +1,1 @@
+"""The provider-free language: events, contract, messages, tools."""

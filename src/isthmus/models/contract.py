@@ -1,0 +1,159 @@
+"""The contract between applications and models: what a call is given, and what answers it.
+
+Owns the rendered request (`GenerateContext`), the tool declaration (`ToolSpec`) and the protocols at the seams.
+Must not know how any provider spells them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol, runtime_checkable
+
+from isthmus.models.events import StepResult
+
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+class ToolSpec:
+    """What a model is told about a tool.
+
+    Args:
+        name: the name that the model calls it by.
+        description: what it does and when to use it.
+        args_model: a pydantic model of its arguments; or
+        parameters_schema: their JSON Schema, sent unchanged.
+        strict: whether the provider should enforce the schema; None leaves it to the adapter.
+    """
+
+    __slots__ = ("args_model", "description", "name", "parameters_schema", "strict")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        description: str = "",
+        args_model: type | None = None,
+        parameters_schema: Mapping[str, Any] | None = None,
+        strict: bool | None = None,
+    ) -> None:
+        self.name = name
+        self.description = description
+        self.args_model = args_model
+        self.parameters_schema = parameters_schema
+        self.strict = strict
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The JSON Schema of the arguments; an empty object schema where none was given."""
+        if self.parameters_schema is not None:
+            return self.parameters_schema
+        if self.args_model is not None:
+            schema: Mapping[str, Any] = self.args_model.model_json_schema()  # type: ignore[attr-defined]
+            return schema
+        return {"type": "object", "properties": {}}
+
+    def __repr__(self) -> str:
+        return f"ToolSpec(name={self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ToolSpec):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+@runtime_checkable
+class OutputForm(Protocol):
+    """The form that a reply must take, as an adapter reads it."""
+
+    def name(self) -> str:
+        """A name that providers accept."""
+        ...
+
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the reply."""
+        ...
+
+    def response_format(self) -> dict[str, Any] | None:
+        """The Chat Completions `response_format`; None asks for plain text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateContext:
+    """One rendered request; never the state store.
+
+    Args:
+        brief: the instructions (the system text).
+        messages: the transcript: OpenAI-chat dicts, native blocks attached under the reserved key.
+        tools: the tools that may be called: `ToolSpec`.
+        tool_choice: "auto", "required", "none", or the name of one tool.
+        parallel_tool_calls: whether one reply may hold several calls.
+        output: the form that the reply must take, or None for text.
+        max_output_tokens: ceiling of this reply; None leaves it to the adapter's own.
+        effort: reasoning effort: "off", "low", "medium", "high", "xhigh", "max"; None sends nothing.
+        temperature: sampling temperature.
+        top_p: nucleus sampling mass.
+        stop: strings that end the reply.
+        seed: sampling seed.
+        on_unsupported: what to do with a portable setting that a provider lacks: "note" or "error".
+        options: provider-native request options, passed through as they are.
+    """
+
+    brief: str = ""
+    messages: tuple[Mapping[str, Any], ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: str | None = None
+    parallel_tool_calls: bool = True
+    output: OutputForm | None = None
+    max_output_tokens: int | None = None
+    effort: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    on_unsupported: str = "note"
+    options: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long to wait, in seconds; None waits for ever.
+
+    Args:
+        connect: for a connection.
+        first_content: for the first event of a reply.
+        idle: between two events, counted only while the model is awaited; comments and pings are no events.
+        total: for the whole reply.
+    """
+
+    connect: float | None = 10.0
+    first_content: float | None = 120.0
+    idle: float | None = 60.0
+    total: float | None = None
+
+
+@runtime_checkable
+class Streams(Protocol):
+    """The least that makes a plain object an adapter: `stream(ctx)`."""
+
+    def stream(self, ctx: GenerateContext, /) -> AsyncIterator[Any]:
+        """Yield content events in order, then exactly one `Finish`."""
+        ...
+
+
+@runtime_checkable
+class Generates(Protocol):
+    """The other least: `generate(ctx)`."""
+
+    def generate(self, ctx: GenerateContext, /) -> StepResult | Awaitable[StepResult]:
+        """Return the reply whole."""
+        ...
+
+
+TextCallback = Callable[[str], Any]
+Messages = Sequence[Mapping[str, Any]]

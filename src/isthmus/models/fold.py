@@ -1,0 +1,219 @@
+"""The only fold: a stream of events to a `StepResult`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
+from hashlib import sha256
+from inspect import isawaitable
+from typing import Any
+
+from isthmus.errors import ProtocolError, TierError, UnclassifiedError, chain_of_causes, tier_error
+from isthmus.models.contract import TextCallback
+from isthmus.models.events import (
+    Call,
+    Event,
+    Finish,
+    Native,
+    Note,
+    NoteCode,
+    Reasoning,
+    Reset,
+    StepResult,
+    Text,
+    framed,
+)
+from isthmus.models.normalise import settle, to_event
+
+
+def classify(error: BaseException) -> TierError:
+    """The classified form of any failure of a model call.
+
+    A `TierError` stands as it is, wherever in the chain of causes; time-outs and lost connections are "transient",
+    a refused connection is "unavailable", all else is "unclassified".
+    """
+    for cause in chain_of_causes(error):
+        if isinstance(cause, TierError):
+            return cause
+        if isinstance(cause, ConnectionRefusedError):
+            return tier_error("unavailable", str(cause) or "connection refused", cause=error)
+        if isinstance(cause, TimeoutError | ConnectionError):
+            return tier_error("transient", str(cause) or type(cause).__name__, cause=error)
+    failure = UnclassifiedError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    failure.__cause__ = error
+    return failure
+
+
+class Fold:
+    """Collects events as they pass and knows at any moment what they amount to."""
+
+    __slots__ = ("_calls", "_events", "_native", "_notes", "_reasoning", "_texts", "finish")
+
+    def __init__(self) -> None:
+        self._events: list[Text | Call] = []
+        self._texts: list[str] = []
+        self._reasoning: list[str] = []
+        self._native: list[Native] = []
+        self._notes: list[Note] = []
+        self._calls: set[str] = set()
+        self.finish: Finish | None = None
+
+    @property
+    def has_content(self) -> bool:
+        """Whether a non-empty text or any call has been seen."""
+        return bool(self._texts or self._events)
+
+    def add(self, event: Event) -> Event:
+        """Take one event; returns it, or the form that the rules make of it.
+
+        Raises:
+            ProtocolError: anything after `Finish`; a second call with the same id.
+        """
+        kind = type(event)
+        if self.finish is not None:
+            raise ProtocolError(f"{event.type!r} after the finish: a stream ends with exactly one finish")
+        if kind is Text:
+            if event.text:  # type: ignore[union-attr]
+                self._texts.append(event.text)  # type: ignore[union-attr]
+            return event
+        return self._add_other(event)
+
+    def _add_other(self, event: Event) -> Event:
+        if isinstance(event, Call):
+            event = self._identified(event)
+            self._flush()
+            self._events.append(event)
+        elif isinstance(event, Reasoning):
+            self._reasoning.append(event.text)
+        elif isinstance(event, Native):
+            self._native.append(event)
+        elif isinstance(event, Reset):
+            self._reasoning.clear()
+            self._native.clear()
+        elif isinstance(event, Finish):
+            event = self._finished(event)
+        return event
+
+    def _identified(self, call: Call) -> Call:
+        if not call.call_id:
+            seed = f"{len(self._calls)}\0{call.tool}\0{call.arguments}"
+            made = "call_" + sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+            self._notes.append(Note(NoteCode.CALL_ID_MADE, f"{call.tool}: {made}"))
+            call = framed(Call(call.tool, call.input, made, call.arguments, call.problem), call.raw)
+        call_id = call.call_id or ""
+        if call_id in self._calls:
+            raise ProtocolError(f"two calls with the id {call_id!r}: ids must be unique within a reply")
+        self._calls.add(call_id)
+        return call
+
+    def _finished(self, event: Finish) -> Finish:
+        self._flush()
+        finish, notes = settle(event.finish, tuple(self._events), (*self._notes, *event.notes))
+        if finish != event.finish or notes != event.notes:
+            settled = Finish(finish, event.usage, event.raw_reason, event.error, event.native, notes)
+            event = framed(settled, event.raw)
+        self.finish = event
+        return event
+
+    def _flush(self) -> None:
+        if self._texts:
+            self._events.append(Text("".join(self._texts)))
+            self._texts = []
+
+    def result(self) -> StepResult:
+        """The whole reply.
+
+        Raises:
+            ProtocolError: no finish has come.
+        """
+        end = self.finish
+        if end is None:
+            raise ProtocolError("the stream ended without a finish")
+        native = (*self._native, end.native) if end.native is not None else tuple(self._native)
+        return StepResult(
+            events=tuple(self._events),
+            finish=end.finish,
+            raw_reason=end.raw_reason,
+            usage=end.usage,
+            reasoning="".join(self._reasoning),
+            native=native,
+            notes=end.notes,
+            error=end.error,
+        )
+
+    def failed(self, error: TierError) -> StepResult:
+        """What had arrived, as an "error-post" reply."""
+        self._flush()
+        return StepResult(
+            events=tuple(self._events),
+            finish="error-post",
+            usage=error.usage,
+            reasoning="".join(self._reasoning),
+            native=tuple(self._native),
+            notes=tuple(self._notes),
+            error=error,
+        )
+
+
+async def iterate(source: Any) -> AsyncIterator[Any]:
+    """One async iterator over whatever an author returned: async or plain iterable, or an awaitable of one."""
+    if isawaitable(source):
+        source = await source
+    if hasattr(source, "__aiter__"):
+        try:
+            async for item in source:
+                yield item
+        finally:
+            await close(source)
+        return
+    if isinstance(source, Iterable | Iterator) and not isinstance(source, str | bytes | dict):
+        for item in source:
+            yield item
+        return
+    raise ProtocolError(f"stream must return an async iterator, not {type(source).__name__}")
+
+
+async def close(source: Any) -> None:
+    """Close a stream if it can be closed; a failure to close never replaces the outcome."""
+    aclose = getattr(source, "aclose", None)
+    if aclose is not None:
+        with suppress(Exception):
+            await aclose()
+
+
+async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> StepResult:
+    """Collect a stream into one `StepResult`.
+
+    Stops at the first finish and closes the stream on every path. A failure after content becomes an "error-post"
+    result that holds what arrived; the fold is the same with and without a callback.
+
+    Args:
+        stream: an async (or plain) iterator of events, structs or dicts.
+        on_text: called with each non-empty piece of text as it arrives; may be async.
+
+    Raises:
+        TierError: the stream failed before any content.
+        ProtocolError: it broke the contract before any content.
+    """
+    fold = Fold()
+    source = iterate(stream)
+    try:
+        async for item in source:
+            event = fold.add(to_event(item))
+            if on_text is not None and isinstance(event, Text) and event.text:
+                said = on_text(event.text)
+                if isawaitable(said):
+                    await said
+            if fold.finish is not None:
+                return fold.result()
+        raise ProtocolError("the stream ended without a finish")
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:
+        failure = classify(error)
+        if not fold.has_content:
+            raise failure from (None if failure is error else error)
+        return fold.failed(failure)
+    finally:
+        await source.aclose()  # type: ignore[attr-defined]

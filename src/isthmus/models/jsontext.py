@@ -1,0 +1,61 @@
+"""JSON the way this library needs it: fast, exact for integers of any size, and tolerant where the standard is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+Raw = msgspec.Raw
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def loads(data: bytes | str) -> Any:
+    """Decode JSON.
+
+    Falls back to the standard library for what msgspec refuses and servers send: `1e400`, `NaN`, lone surrogates.
+
+    Raises:
+        ValueError: it is not JSON either way.
+    """
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return json.loads(data)
+
+
+def fields(data: bytes | str | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """The members of a JSON object, each still undecoded, so that it can be sent on exactly as it came.
+
+    Raises:
+        ValueError: not a JSON object.
+    """
+    try:
+        return _decode_fields(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a JSON object: {error}") from None
+
+
+def dumps(value: Any) -> bytes:
+    """Encode to compact UTF-8 JSON; `Raw` values stand in it verbatim."""
+    try:
+        return _encode(value)
+    except (TypeError, UnicodeEncodeError, msgspec.EncodeError, OverflowError):
+        return json.dumps(_plain(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
+
+
+def _plain(value: Any) -> Any:
+    """A value that the standard library can encode: `Raw` decoded, structs and enums as plain values."""
+    if isinstance(value, msgspec.Raw):
+        return json.loads(bytes(value))
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return msgspec.to_builtins(value)

@@ -1,0 +1,97 @@
+"""The provider-neutral history: OpenAI-chat dicts, with native forms hung on under one reserved key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any
+
+from isthmus.models.events import Native, Note, NoteCode, StepResult
+from isthmus.models.jsontext import dumps
+
+RESERVED = "_isthmus"
+
+
+class MessageRole(StrEnum):
+    """Who speaks; the plain strings are valid everywhere too."""
+
+    SYSTEM = "system"
+    DEVELOPER = "developer"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+def provider_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The messages without this library's bookkeeping, on copies; content and order unchanged."""
+    return [{key: value for key, value in message.items() if key != RESERVED} for message in messages]
+
+
+def fingerprint(message: Mapping[str, Any]) -> str:
+    """A short hash of a message's content and calls: what its native form was made for."""
+    calls = [
+        [call.get("id"), (call.get("function") or {}).get("name"), (call.get("function") or {}).get("arguments")]
+        for call in message.get("tool_calls") or ()
+    ]
+    return sha256(dumps([message.get("content"), calls])).hexdigest()[:24]
+
+
+def assistant_message(step: StepResult) -> dict[str, Any]:
+    """The history entry of a reply: its text and calls, with its native form attached where it has one.
+
+    Calls that were not whole are no part of it; arguments stand as the model wrote them.
+    """
+    message: dict[str, Any] = {"role": "assistant", "content": step.text or None}
+    calls = [
+        {
+            "id": call.call_id,
+            "type": "function",
+            "function": {"name": call.tool, "arguments": call.arguments or dumps(call.input or {}).decode()},
+        }
+        for call in step.calls
+    ]
+    if calls:
+        message["tool_calls"] = calls
+    native = step.message
+    if native is not None:
+        message[RESERVED] = {
+            "native": {
+                "dialect": native.provider,
+                "of": fingerprint(message),
+                "json": native.json.decode("utf-8", "surrogatepass"),
+            }
+        }
+    return message
+
+
+def tool_message(call_id: str, content: str, name: str | None = None) -> dict[str, Any]:
+    """The history entry of a tool's result."""
+    message = {"role": "tool", "tool_call_id": call_id, "content": content}
+    return message if name is None else {**message, "name": name}
+
+
+def native_of(message: Mapping[str, Any], dialect: str) -> tuple[Native | None, Note | None]:
+    """The native form of a message for a dialect, or why it is not used.
+
+    Returns:
+        The form, if it is this dialect's and the message is still the one it was made for; else None, and a note
+        where something is left behind.
+    """
+    held = (message.get(RESERVED) or {}).get("native")
+    if not isinstance(held, Mapping):
+        return None, None
+    if held.get("dialect") != dialect:
+        return None, Note(NoteCode.NATIVE_DROPPED, f"a native form of {held.get('dialect')} was left out")
+    if held.get("of") != fingerprint(message):
+        return None, Note(NoteCode.NATIVE_STALE, "the message was changed after its native form was made")
+    return Native(dialect, "message", json=str(held["json"]).encode("utf-8", "surrogatepass")), None
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content: a string, or the text parts of a list, joined."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Sequence):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping) and "text" in part)
+    return ""

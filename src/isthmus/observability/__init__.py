@@ -1,0 +1,1 @@
+"""Records of what happens, and where they go."""

@@ -1,0 +1,1 @@
+"""How calls travel: HTTP, credentials, recordings."""

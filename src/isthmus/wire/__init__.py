@@ -1,0 +1,1 @@
+"""Bytes to frames; no provider, no I/O."""

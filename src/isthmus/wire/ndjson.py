@@ -1,0 +1,17 @@
+"""Newline-delimited JSON."""
+
+from __future__ import annotations
+
+from isthmus.wire.frame import Frame
+
+
+class NDJSONParser:
+    """To be written."""
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Frames completed by these bytes."""
+        raise NotImplementedError
+
+    def close(self) -> list[Frame]:
+        """What is left."""
+        raise NotImplementedError
