@@ -23,9 +23,7 @@ def _texts(content: Any) -> tuple[str, str]:
         return json.dumps(content), ""
     if isinstance(content, list):
         said = "".join(part["text"] for part in content if part["type"] == "text")
-        thought = "".join(
-            piece["text"] for part in content if part["type"] == "thinking" for piece in part["thinking"]
-        )
+        thought = "".join(piece["text"] for part in content if part["type"] == "thinking" for piece in part["thinking"])
         return said, thought
     return content or "", ""
 
@@ -45,7 +43,7 @@ def _reasoning(said: dict[str, Any]) -> str:
 
 
 def walk(body: bytes, *, stream: bool) -> Walked:
-    """Text, reasoning, calls (name and arguments as a value), finish reason and completion tokens of the first choice."""
+    """Text, reasoning, calls (name, arguments as a value), finish reason and output tokens of the first choice."""
     text = reasoning = ""
     calls: dict[Any, list[str]] = {}
     finish, usage, error = None, {}, False

@@ -37,7 +37,7 @@ class Recording(NamedTuple):
 
 @cache
 def corpus_root() -> Path | None:
-    """The folder that holds INDEX.tsv: ISTHMUS_CORPUS, or `corpus` or `shared/corpus` beside the checkout or above it."""
+    """The folder that holds INDEX.tsv: ISTHMUS_CORPUS, or the nearest `shared/corpus` or `corpus` above this file."""
     named = os.environ.get("ISTHMUS_CORPUS")
     places = [Path(named)] if named else []
     for parent in Path(__file__).resolve().parents:

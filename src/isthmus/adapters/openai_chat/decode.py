@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -54,7 +54,7 @@ class _Delta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _ChoiceOf(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    index: int
+    index: Literal[0]
     delta: _Delta
     finish_reason: None = None
     logprobs: None = None
@@ -63,21 +63,22 @@ class _ChoiceOf(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     matched_stop: None = None
 
 
+# In the order that most servers write: the decoder looks for the next field first.
 class _Chunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    choices: tuple[_ChoiceOf]
-    id: str = ""
-    object: str = ""
-    created: int = 0
-    model: str = ""
-    system_fingerprint: str | None = None
-    service_tier: str | None = None
+    id: Any = None
+    object: Any = None
+    created: Any = None
+    model: Any = None
+    service_tier: Any = None
+    system_fingerprint: Any = None
+    choices: tuple[_ChoiceOf] = msgspec.field(default_factory=tuple)  # type: ignore[assignment]
     usage: None = None
-    obfuscation: str = ""
-    p: str = ""
+    obfuscation: Any = None
+    p: Any = None
 
 
 _plain_text: Callable[[bytes], _Chunk] = msgspec.json.Decoder(_Chunk).decode
-_DECLINED = (msgspec.DecodeError, UnicodeDecodeError)
+_DECLINED = (msgspec.DecodeError, UnicodeDecodeError, IndexError)
 
 
 def _decline(data: bytes) -> _Chunk:
@@ -112,12 +113,11 @@ class ChatDecoder:
             TierError: an error frame, classified; "protocol" for one that is malformed. Carries the usage so far.
         """
         try:
-            choice = self._fast(frame[0]).choices[0]
+            text = self._fast(frame[0]).choices[0].delta.content
         except _DECLINED:
             return self._read(frame)
-        if choice.index or frame[1]:
+        if frame[1]:
             return self._read(frame)
-        text = choice.delta.content
         if not text:
             return ()
         self._seen_main = True
@@ -165,11 +165,12 @@ class ChatDecoder:
             raise _malformed(f"a JSON {type(value).__name__} where an object should be", frame.data)
         self._take_usage(value)
         choices = value.get("choices")
-        if not hollow(value.get("error")) or (not isinstance(choices, list) and _is_error(value)):
+        failed = "error" in value and not hollow(value["error"])
+        if failed or (choices is None and _is_error(value)):
             raise _classified(value)
         self._id = self._id or str(value.get("id") or "")
         for key, item in value.items():
-            if key not in _ENVELOPE and not hollow(item):
+            if key not in _ENVELOPE and item is not None and not hollow(item):
                 self._top[key] = replaced(self._top.get(key), item)
         if choices is not None and not isinstance(choices, list):
             raise _malformed("choices must be a list", frame.data)
@@ -182,18 +183,19 @@ class ChatDecoder:
         if isinstance(apart, dict) and "usage" in apart:
             value["x_groq"] = {key: item for key, item in apart.items() if key != "usage"}
             self._usage = merge_usage(self._usage, apart["usage"])
-        self._usage = merge_usage(self._usage, value.get("usage"))
+        if value.get("usage") is not None:
+            self._usage = merge_usage(self._usage, value["usage"])
 
     def _take_choices(self, frame: Frame, choices: Iterable[Any]) -> list[Event]:
         events: list[Event] = []
         for at, choice in enumerate(choices):
-            if not isinstance(choice, Mapping) or (self._whole and not choice.keys() & {"message", "delta"}):
+            if not isinstance(choice, dict) or (self._whole and not choice.keys() & {"message", "delta"}):
                 raise _malformed("a choice must be an object with a message", frame.data)
-            if not hollow(choice.get("error")):
+            if "error" in choice and not hollow(choice["error"]):
                 raise _classified(choice)
-            reason = str(choice.get("finish_reason")).lower()
-            if reason in _FAILED:
-                raise Failure(f"the reply ended with {reason!r}").classified(status=_FAILED[reason])
+            reason = choice.get("finish_reason")
+            if reason and str(reason).lower() in _FAILED:
+                raise Failure(f"the reply ended with {reason!r}").classified(status=_FAILED[str(reason).lower()])
             index = choice.get("index")
             index = index if isinstance(index, int) else at
             if index == 0:

@@ -42,7 +42,7 @@ def plain(value: Any) -> Any:
 
 def hollow(value: Any) -> bool:
     """Whether a value says nothing: null, empty, or an object of such values and zeros."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return all(hollow(item) or (item == 0 and not isinstance(item, msgspec.Raw)) for item in value.values())
     return value is None or value in ("", [])
 

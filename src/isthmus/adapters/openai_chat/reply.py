@@ -83,7 +83,7 @@ class Choice:
         if reason:
             self.reason = str(reason)
         for key, value in choice.items():
-            if key not in _CHOICE_READ and not hollow(value):
+            if key not in _CHOICE_READ and value is not None and not hollow(value):
                 join = merge if key in _CONTINUED else replaced
                 self._around[key] = join(self._around.get(key), value)
         body, is_message = self._body(choice, whole)
@@ -99,7 +99,7 @@ class Choice:
         delta, message = choice.get("delta"), choice.get("message")
         if whole and (_says(message) or not _says(delta)):
             delta = None
-        if isinstance(delta, Mapping):
+        if isinstance(delta, dict):
             self._snapshot = message if isinstance(message, Mapping) else self._snapshot
             return delta, False
         if not isinstance(message, Mapping):
@@ -122,9 +122,14 @@ class Choice:
 
     def _read_body(self, body: Mapping[str, Any], *, whole: bool) -> None:
         self._whole, self._reasoned = whole, False
+        fields = self._FIELDS
         for key, value in body.items():
             if value is not None:
-                self._FIELDS.get(key, Choice._other)(self, key, value)
+                handle = fields.get(key)
+                if handle is None:
+                    self._other(key, value)
+                else:
+                    handle(self, key, value)
 
     def _skip(self, key: str, value: Any) -> None:
         pass
