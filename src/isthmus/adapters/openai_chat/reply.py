@@ -123,6 +123,9 @@ class Choice:
     def _read_body(self, body: Mapping[str, Any], *, whole: bool) -> None:
         self._whole, self._reasoned = whole, False
         fields = self._FIELDS
+        if whole:
+            # A refusal's words come after the content's, however the members are ordered.
+            body = {key: body[key] for key in sorted(body, key="refusal".__eq__)}
         for key, value in body.items():
             if value is not None:
                 handle = fields.get(key)
