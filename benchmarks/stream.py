@@ -137,9 +137,8 @@ class Report:
         medians = {name: median(values) for name, values in figures.items()}
         for name, values in figures.items():
             ratio = medians[name] / medians["floor"] if medians.get("floor") else float("nan")
-            print(
-                f"  {name:<10} {medians[name]:>10.2f}   {min(values):>9.2f} … {max(values):<9.2f}  {ratio:>6.2f}x the floor"
-            )
+            spread = f"{min(values):>9.2f} … {max(values):<9.2f}"
+            print(f"  {name:<10} {medians[name]:>10.2f}   {spread}  {ratio:>6.2f}x the floor")
         return medians
 
     def want(self, what: str, value: float, limit: float, *, at_least: bool = False) -> None:
@@ -272,7 +271,7 @@ def memory(name: str, base: str) -> None:
 
 def _is_socket(fd: Path) -> bool:
     try:
-        return os.readlink(fd).startswith("socket:")
+        return str(fd.readlink()).startswith("socket:")
     except OSError:
         return False
 
