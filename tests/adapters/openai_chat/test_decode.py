@@ -184,6 +184,7 @@ def test_half_an_end_mark_after_the_reason_is_no_end_mark() -> None:
             "overflow",
         ),
         (b"event: error\ndata: it broke\n\n", "transient"),
+        (b"event: error\ndata:\n\n", "transient"),
         (b'data: {"object":"error","message":"bad","type":"BadRequestError","code":400}\n\n', "invalid"),
         (b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}\n\n', "transient"),
         (b'data: {"choices":[{"index":0,"delta":{},"error":{"code":429,"message":"slow down"}}]}\n\n', "transient"),

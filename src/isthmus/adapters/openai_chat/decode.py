@@ -130,7 +130,7 @@ class ChatDecoder:
         if self._malformed is not None:
             raise self._malformed
         data = frame.data.strip()
-        if not data:
+        if not data and frame.event != "error":
             return ()
         if data == _END:
             self.done, self._fast = True, _decline
@@ -149,7 +149,7 @@ class ChatDecoder:
     def _unreadable(self, frame: Frame, data: bytes) -> Iterable[Event]:
         """Hold on to the fault: at the end of the bytes it is a cut, before that a breach of protocol."""
         if frame.event == "error":
-            error: TierError = Failure(data.decode("utf-8", "replace")).classified()
+            error: TierError = Failure(data.decode("utf-8", "replace") or "an error without details").classified()
             error.usage = self._spent()[0]
             raise error
         self._fast = _decline
@@ -179,10 +179,10 @@ class ChatDecoder:
         return self._take_choices(frame, choices or ())
 
     def _take_usage(self, value: dict[str, Any]) -> None:
-        apart = value.get("x_groq")
-        if isinstance(apart, dict) and "usage" in apart:
-            value["x_groq"] = {key: item for key, item in apart.items() if key != "usage"}
-            self._usage = merge_usage(self._usage, apart["usage"])
+        for key, item in value.items():
+            if key.startswith("x_") and isinstance(item, dict) and "usage" in item:
+                value[key] = {name: part for name, part in item.items() if name != "usage"}
+                self._usage = merge_usage(self._usage, item["usage"])
         if value.get("usage") is not None:
             self._usage = merge_usage(self._usage, value["usage"])
 

@@ -51,7 +51,7 @@ class Pieces(list[str]):
     """A text that arrives in pieces."""
 
 
-def merge(old: Any, new: Any, key: str = "") -> Any:
+def merge(old: Any, new: Any, *, key: str = "") -> Any:
     """What a field amounts to once its next piece has come: texts and lists are continued, objects field by field.
 
     Args:
@@ -63,7 +63,7 @@ def merge(old: Any, new: Any, key: str = "") -> Any:
         return old if new is None else new
     if isinstance(old, dict) and isinstance(new, dict):
         for name, item in new.items():
-            old[name] = merge(old.get(name), item, name)
+            old[name] = merge(old.get(name), item, key=name)
         return old
     if isinstance(old, str | Pieces) and isinstance(new, str) and key not in _LABELS:
         pieces = old if isinstance(old, Pieces) else Pieces([old])

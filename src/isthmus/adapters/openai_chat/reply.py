@@ -223,7 +223,7 @@ class Choice:
             merge_details(self._fields.setdefault(key, []), value)
 
     def _other(self, key: str, value: Any) -> None:
-        self._fields[key] = merge(self._fields.get(key), value, key)
+        self._fields[key] = merge(self._fields.get(key), value, key=key)
 
     def _emit(self, event: Event) -> None:
         self._out.append(framed(event, self._frame))
@@ -244,7 +244,7 @@ class Choice:
     def finish(self) -> list[Event]:
         """What is still to be said at the end: a message that came beside deltas which said nothing."""
         self._out = []
-        silent = not (self.content or self._refusals or self.calls or self._fields)
+        silent = not (self.content or self._refusals or self.calls or any(map(joined, self._fields.values())))
         if silent and self._snapshot is not None:
             self._read_body(self._snapshot, whole=True)
         return self._out
@@ -258,7 +258,7 @@ class Choice:
             message["refusal"] = "".join(self._refusals)
         if settled.wire:
             message["tool_calls"] = settled.wire
-        fields = {key: joined(value) for key, value in self._fields.items() if not hollow(value)}
+        fields = {key: value for key, value in joined(self._fields).items() if not hollow(value)}
         message.update(fields)
         audio = message.get("audio")
         if isinstance(audio, Mapping) and audio.get("id"):
