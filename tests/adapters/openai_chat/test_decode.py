@@ -236,6 +236,7 @@ def test_nothing_after_the_end_mark_counts() -> None:
         (b"[]", "protocol"),
         (b'{"choices":[]}', "protocol"),
         (b'{"choices":[{}]}', "protocol"),
+        (b'{"choices":[{"text":"Hi","finish_reason":"stop"}]}', "protocol"),
         (b'{"error":{"message":"x","type":"rate_limit_error"}}', "transient"),
         (b'{"detail":"Not authenticated","status_code":401}', "credentials"),
         (b'{"object":"error","message":"m","code":404}', "invalid"),
@@ -262,6 +263,19 @@ def test_a_whole_reply_without_a_reason_is_other() -> None:
         seen = whole({"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, **reason}]})
         assert (seen.text, seen.finish, seen.raw_reason) == ("Hi", "other", None)
         assert NoteCode.NO_FINISH_REASON in [note.code for note in seen.notes]
+
+
+def test_a_filtered_choice_may_lack_its_message() -> None:
+    """F20: a choice that was filtered before it said anything is a filtered reply."""
+    seen = whole(
+        {
+            "choices": [
+                {"index": 0, "finish_reason": "content_filter", "content_filter_results": {"hate": {"filtered": True}}}
+            ]
+        }
+    )
+    assert (seen.events, seen.finish) == ((), "content-filter")
+    assert [item.event_type for item in seen.native] == ["content_filter_results"]
 
 
 @pytest.mark.parametrize(

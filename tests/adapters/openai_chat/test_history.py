@@ -136,6 +136,23 @@ def test_block_images_become_image_parts() -> None:
     assert notes == []
 
 
+def test_block_documents_become_file_parts() -> None:
+    """F19: a document block becomes a file part with its media type, or a text part; a bare address is refused."""
+    pdf = {
+        "type": "document",
+        "title": "t.pdf",
+        "source": {"type": "base64", "media_type": "application/pdf", "data": "AA"},
+    }
+    text = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "words"}}
+    sent, _ = _render({"role": "user", "content": [pdf, text]})
+    assert sent[0]["content"] == [
+        {"type": "file", "file": {"filename": "t.pdf", "file_data": "data:application/pdf;base64,AA"}},
+        {"type": "text", "text": "words"},
+    ]
+    with pytest.raises(InvalidRequestError, match=r"messages\[0\]"):
+        _render({"role": "user", "content": [{"type": "document", "source": {"type": "url", "url": "https://e.com"}}]})
+
+
 @pytest.mark.parametrize(
     ("message", "sent", "codes"),
     [

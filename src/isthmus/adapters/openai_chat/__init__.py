@@ -1,1 +1,7 @@
 """Chat Completions, the dialect that most servers speak."""
+
+from __future__ import annotations
+
+from isthmus.adapters.openai_chat.adapter import ChatServer, OpenAIChatAdapter
+
+__all__ = ["ChatServer", "OpenAIChatAdapter"]

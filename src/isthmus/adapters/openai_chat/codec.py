@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -68,10 +67,7 @@ class ChatCodec:
             ceiling=self._ceiling,
             stream=asked,
         )
-        accept = "text/event-stream" if stream else "application/json"
-        headers: Mapping[str, str] = {"content-type": "application/json", "accept": accept}
-        call = WireCall(path="/chat/completions", body=dumps(body), stream=stream, headers=headers)
-        return Request(call, tuple(notes))
+        return Request(WireCall(path="/chat/completions", body=dumps(body), stream=stream), tuple(notes))
 
     def _with_defaults(self, ctx: GenerateContext) -> GenerateContext:
         temperature = self._temperature if ctx.temperature is None else ctx.temperature

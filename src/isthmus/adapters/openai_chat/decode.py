@@ -45,7 +45,7 @@ _ENVELOPE = frozenset(
 
 class _Delta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     content: str
-    role: str | None = None
+    role: Literal["assistant"] | None = None
     refusal: None = None
     tool_calls: None = None
     function_call: None = None
@@ -118,9 +118,9 @@ class ChatDecoder:
             return self._read(frame)
         if frame[1]:
             return self._read(frame)
+        self._seen_main = True
         if not text:
             return ()
-        self._seen_main = True
         self._content.append(text)
         return (framed(Text(text), frame),)
 
@@ -189,7 +189,7 @@ class ChatDecoder:
     def _take_choices(self, frame: Frame, choices: Iterable[Any]) -> list[Event]:
         events: list[Event] = []
         for at, choice in enumerate(choices):
-            if not isinstance(choice, dict) or (self._whole and not choice.keys() & {"message", "delta"}):
+            if not isinstance(choice, dict) or (self._whole and not _is_reply(choice)):
                 raise _malformed("a choice must be an object with a message", frame.data)
             if "error" in choice and not hollow(choice["error"]):
                 raise _classified(choice)
@@ -308,6 +308,12 @@ def _classified(value: Any) -> TierError:
     error = classify_in_band(plain(value))
     error.body = str(plain(value))[:2000]
     return error
+
+
+def _is_reply(choice: Mapping[str, Any]) -> bool:
+    """Whether an entry of `choices` is one of this dialect; only a filtered one may lack its message."""
+    filtered = _FINISHES.get(str(choice.get("finish_reason")).lower()) is FinishReason.CONTENT_FILTER
+    return filtered or "message" in choice or "delta" in choice
 
 
 def _is_error(value: Mapping[str, Any]) -> bool:

@@ -110,6 +110,18 @@ class _Split:
         url = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
         self._parts.append({"type": "image_url", "image_url": {"url": url}})
 
+    def _document(self, part: Mapping[str, Any]) -> None:
+        source = part.get("source")
+        if not isinstance(source, Mapping) or not source.get("data"):
+            raise InvalidRequestError(
+                f"messages[{self._at}]: a document without its data has no form here: send its bytes"
+            )
+        if source.get("type") == "text":
+            self._parts.append({"type": "text", "text": source["data"]})
+            return
+        data = f"data:{source.get('media_type')};base64,{source['data']}"
+        self._parts.append({"type": "file", "file": {"filename": part.get("title") or "document", "file_data": data}})
+
     def _note(self, detail: str) -> None:
         self._notes.append(Note(NoteCode.HISTORY_CHANGED, f"messages[{self._at}]: {detail}"))
 
@@ -120,6 +132,7 @@ class _Split:
         "thinking": _thinking,
         "redacted_thinking": _thinking,
         "image": _image,
+        "document": _document,
     }
 
     def turns(self, message: dict[str, Any]) -> list[dict[str, Any]]:
