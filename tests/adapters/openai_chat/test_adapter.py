@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from isthmus.adapters.openai_chat import ChatServer, OpenAIChatAdapter
+from isthmus.adapters.openai_chat import OpenAIChatAdapter
+from isthmus.adapters.openai_chat.adapter import ChatServer
 from isthmus.errors import ContextOverflowError, CredentialsError, ProtocolError, TransientError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import NoteCode, StepResult

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from isthmus.adapters.openai_chat.codec import ChatCodec
 from isthmus.adapters.openai_chat.decode import ChatDecoder
@@ -397,3 +399,73 @@ def test_one_finish_and_nothing_after() -> None:
     events = decode([sse(chunk({"content": "a"}), chunk(finish="stop"))])
     assert [isinstance(event, Finish) for event in events] == [False, True]
     assert fold(events).finish == "stop"
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.floats(allow_nan=False, width=16)
+    | st.sampled_from(["", "x", "null", "{}"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["id", "type", "text", "index"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+PARTS = {"type": "thinking", "thinking": [{"type": "text", "text": "t"}]}
+CHUNKS = (
+    chunk({"role": "assistant", "content": "a", "refusal": None, "reasoning_content": "b"}),
+    chunk(
+        {
+            "content": [PARTS],
+            "reasoning_details": [{"type": "reasoning.text", "text": "c", "index": 0}],
+            "reasoning": {"text": "d"},
+        }
+    ),
+    chunk({"tool_calls": [tc(0, "i", "f", '{"x"'), tc(1, "j", "g", "")], "audio": {"id": "u", "data": "v"}}),
+    chunk({"tool_calls": [tc(0, "i", "f", ":1}")], "function_call": {"name": "h", "arguments": "{}"}, "new": ["n"]}),
+    chunk(
+        {},
+        "tool_calls",
+        usage={"prompt_tokens": 3, "completion_tokens": 2, "completion_tokens_details": {"reasoning_tokens": 1}},
+    ),
+    {"choices": [], "x_own": {"usage": {"prompt_tokens": 3}}, "citations": ["q"], "error": None},
+)
+
+
+def _places(value: object, path: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *[place for key, item in inner for place in _places(item, (*path, key))]]
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_no_form_of_any_field_breaks_the_decoder(data: st.DataObject) -> None:
+    """A reply with any of its fields in any form is a reply or a classified error, the same each time."""
+    chunks = json.loads(json.dumps(CHUNKS))
+    for _ in range(data.draw(st.integers(1, 3))):
+        *path, last = data.draw(st.sampled_from([place for place in _places(chunks) if place]))
+        holder = chunks
+        for key in path:
+            holder = holder[key]
+        holder[last] = data.draw(JSON)
+    pieces = [sse(*chunks)]
+    message = {"choices": [{"message": delta, "finish_reason": "stop"} for delta in _deltas(chunks)]}
+
+    def outcomes() -> list[object]:
+        found: list[object] = []
+        for read in (lambda: step(pieces), lambda: whole(message)):
+            try:
+                found.append(read().to_dict())
+            except TierError as error:
+                found.append((error.error_class, error.message))
+        return found
+
+    assert outcomes() == outcomes()
+
+
+def _deltas(chunks: list[object]) -> list[object]:
+    choices = [item.get("choices") for item in chunks if isinstance(item, dict)]
+    first = [choice[0] for choice in choices if isinstance(choice, list) and choice and isinstance(choice[0], dict)]
+    return [choice.get("delta") for choice in first]

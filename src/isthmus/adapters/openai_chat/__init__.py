@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from isthmus.adapters.openai_chat.adapter import ChatServer, OpenAIChatAdapter
+from isthmus.adapters.openai_chat.adapter import OpenAIChatAdapter
 
-__all__ = ["ChatServer", "OpenAIChatAdapter"]
+__all__ = ["OpenAIChatAdapter"]

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from isthmus.adapters.openai_chat.merge import hollow, joined, merge
+from isthmus.adapters.openai_chat.merge import hollow, joined, merge, plain, shown
 from isthmus.errors import ProtocolError
 from isthmus.models.events import Call, CallDelta, Native, Note, NoteCode, framed
-from isthmus.models.jsontext import dumps
+from isthmus.models.jsontext import Raw, dumps
 from isthmus.models.normalise import parse_arguments
 from isthmus.wire.frame import Frame
 
@@ -32,7 +32,13 @@ class _Fragment(NamedTuple):
 
 
 def _label(value: Any) -> str | None:
-    return None if value is None or value in ("", "null") or isinstance(value, bool) else str(value)
+    """A label as text; whole numbers in any form are the same one, and nothing but text and numbers is a label."""
+    if isinstance(value, Raw):
+        value = plain(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    usable = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return str(value) if usable and value not in ("", "null") else None
 
 
 def _read(value: Mapping[str, Any]) -> _Fragment:
@@ -140,7 +146,7 @@ class Calls:
         if not isinstance(value, Mapping):
             if value is None:
                 return None
-            raise ProtocolError(f"tool_calls: an entry must be an object, not {value!r:.200}")
+            raise ProtocolError(f"tool_calls: an entry must be an object, not {shown(value)}")
         part = _read(value)
         slot = self._new(part) if whole and part.name else self._find(part)
         if slot is None:
@@ -282,7 +288,7 @@ class Calls:
 
     def _nameless(self, slot: _Slot, done: Settled) -> None:
         if slot.text.strip():
-            raise ProtocolError(f"tool_calls: a call has arguments and no name: {slot.wire(slot.wire_id)!r:.200}")
+            raise ProtocolError(f"tool_calls: a call has arguments and no name: {shown(slot.wire(slot.wire_id))}")
         done.notes.append(Note(NoteCode.CALL_CUT, f"a call without name and arguments was left out: {slot.wire_id}"))
 
     def _identify(self, slot: _Slot, used: set[str], seed: str, done: Settled) -> str:

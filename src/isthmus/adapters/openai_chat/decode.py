@@ -168,7 +168,8 @@ class ChatDecoder:
         failed = "error" in value and not hollow(value["error"])
         if failed or (choices is None and _is_error(value)):
             raise _classified(value)
-        self._id = self._id or str(value.get("id") or "")
+        if not self._id and isinstance(value.get("id"), str):
+            self._id = value["id"]
         for key, item in value.items():
             if key not in _ENVELOPE and item is not None and not hollow(item):
                 self._top[key] = replaced(self._top.get(key), item)
@@ -194,8 +195,8 @@ class ChatDecoder:
             if "error" in choice and not hollow(choice["error"]):
                 raise _classified(choice)
             reason = choice.get("finish_reason")
-            if reason and str(reason).lower() in _FAILED:
-                raise Failure(f"the reply ended with {reason!r}").classified(status=_FAILED[str(reason).lower()])
+            if isinstance(reason, str) and reason.lower() in _FAILED:
+                raise Failure(f"the reply ended with {reason!r}").classified(status=_FAILED[reason.lower()])
             index = choice.get("index")
             index = index if isinstance(index, int) else at
             if index == 0:

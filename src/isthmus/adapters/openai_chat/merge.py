@@ -150,3 +150,8 @@ def text_in(value: Any) -> str:
             if value.get(key):
                 return text_in(value[key])
     return ""
+
+
+def shown(value: Any) -> str:
+    """The first characters of a value's JSON, for an error to quote."""
+    return dumps(value)[:200].decode("utf-8", "replace")

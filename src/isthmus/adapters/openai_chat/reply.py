@@ -13,6 +13,7 @@ from isthmus.adapters.openai_chat.merge import (
     merge_details,
     merge_part,
     replaced,
+    shown,
     text_in,
 )
 from isthmus.errors import ProtocolError
@@ -27,7 +28,7 @@ _CHOICE_READ = frozenset(("index", "delta", "message", "finish_reason", "text", 
 # Padding, and labels that belong to one chunk.
 _CHATTER = frozenset(("index", "token_id", "padding", "obfuscation"))
 _CONTINUED = frozenset(("logprobs", "token_ids"))
-_REASONED = frozenset(("thinking", "reasoning"))
+_REASONED = ("thinking", "reasoning")
 
 
 class Body(NamedTuple):
@@ -80,8 +81,8 @@ class Choice:
         """
         self._frame, self._out = frame, []
         reason = choice.get("finish_reason")
-        if reason:
-            self.reason = str(reason)
+        if reason and isinstance(reason, str):
+            self.reason = reason
         for key, value in choice.items():
             if key not in _CHOICE_READ and value is not None and not hollow(value):
                 join = merge if key in _CONTINUED else replaced
@@ -161,7 +162,7 @@ class Choice:
         if isinstance(part, str):
             self._say(part)
         elif not isinstance(part, dict):
-            raise ProtocolError(f"content: a part must be an object, not {part!r:.200}")
+            raise ProtocolError(f"content: a part must be an object, not {shown(part)}")
         elif set(part) == {"type", "text"} and part["type"] == "text" and isinstance(part["text"], str):
             self._say(part["text"])
         elif part.get("type") == "refusal":
