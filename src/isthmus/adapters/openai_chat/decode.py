@@ -81,10 +81,6 @@ _plain_text: Callable[[bytes], _Chunk] = msgspec.json.Decoder(_Chunk).decode
 _DECLINED = (msgspec.DecodeError, UnicodeDecodeError, IndexError)
 
 
-def _decline(data: bytes) -> _Chunk:
-    raise msgspec.DecodeError("not a plain text chunk")
-
-
 class ChatDecoder:
     """Decodes one reply.
 
@@ -104,7 +100,8 @@ class ChatDecoder:
         self._top: dict[str, Any] = {}
         self._last: Frame | None = None
         self._malformed: TierError | None = None
-        self._fast = _decline if whole else _plain_text
+        # The strict path for plain text, or None where trying it would cost more than it saves.
+        self._fast = None if whole else _plain_text
 
     def feed(self, frame: Frame) -> Iterable[Event]:
         """The events that this frame completes.
@@ -112,11 +109,12 @@ class ChatDecoder:
         Raises:
             TierError: an error frame, classified; "protocol" for one that is malformed. Carries the usage so far.
         """
-        try:
-            text = self._fast(frame[0]).choices[0].delta.content
-        except _DECLINED:
+        fast = self._fast
+        if fast is None or frame[1]:
             return self._read(frame)
-        if frame[1]:
+        try:
+            text = fast(frame[0]).choices[0].delta.content
+        except _DECLINED:
             return self._read(frame)
         self._seen_main = True
         if not text:
@@ -133,7 +131,7 @@ class ChatDecoder:
         if not data and frame.event != "error":
             return ()
         if data == _END:
-            self.done, self._fast = True, _decline
+            self.done, self._fast = True, None
             return ()
         self._last = frame
         try:
@@ -141,10 +139,13 @@ class ChatDecoder:
         except (ValueError, RecursionError):
             return self._unreadable(frame, data)
         try:
-            return self._take(frame, value)
+            events = self._take(frame, value)
         except TierError as error:
             error.usage = self._spent()[0]
             raise
+        said_text = len(events) == 1 and type(events[0]) is Text
+        self._fast = _plain_text if said_text and not self._whole else None
+        return events
 
     def _unreadable(self, frame: Frame, data: bytes) -> Iterable[Event]:
         """Hold on to the fault: at the end of the bytes it is a cut, before that a breach of protocol."""
@@ -152,18 +153,19 @@ class ChatDecoder:
             error: TierError = Failure(data.decode("utf-8", "replace") or "an error without details").classified()
             error.usage = self._spent()[0]
             raise error
-        self._fast = _decline
+        self._fast = None
         if not _END.startswith(data):
             self._malformed = _malformed("malformed JSON", data)
             self._malformed.usage = self._spent()[0]
         return ()
 
-    def _take(self, frame: Frame, value: Any) -> Iterable[Event]:
+    def _take(self, frame: Frame, value: Any) -> list[Event]:
         if frame.event == "error":
             raise _classified(value)
         if not isinstance(value, dict):
             raise _malformed(f"a JSON {type(value).__name__} where an object should be", frame.data)
-        self._take_usage(value)
+        if value.get("usage") is not None:
+            self._usage = merge_usage(self._usage, value["usage"])
         choices = value.get("choices")
         failed = "error" in value and not hollow(value["error"])
         if failed or (choices is None and _is_error(value)):
@@ -172,20 +174,19 @@ class ChatDecoder:
             self._id = value["id"]
         for key, item in value.items():
             if key not in _ENVELOPE and item is not None and not hollow(item):
-                self._top[key] = replaced(self._top.get(key), item)
+                self._take_beside(key, item)
         if choices is not None and not isinstance(choices, list):
             raise _malformed("choices must be a list", frame.data)
         if self._whole and not choices:
             raise _malformed("not a chat completion: no choices", frame.data)
         return self._take_choices(frame, choices or ())
 
-    def _take_usage(self, value: dict[str, Any]) -> None:
-        for key, item in value.items():
-            if key.startswith("x_") and isinstance(item, dict) and "usage" in item:
-                value[key] = {name: part for name, part in item.items() if name != "usage"}
-                self._usage = merge_usage(self._usage, item["usage"])
-        if value.get("usage") is not None:
-            self._usage = merge_usage(self._usage, value["usage"])
+    def _take_beside(self, key: str, item: Any) -> None:
+        """Keep what stands beside the choices; some servers put the usage into a field of their own."""
+        if key.startswith("x_") and isinstance(item, dict) and "usage" in item:
+            self._usage = merge_usage(self._usage, item["usage"])
+            item = {name: part for name, part in item.items() if name != "usage"}
+        self._top[key] = replaced(self._top.get(key), item)
 
     def _take_choices(self, frame: Frame, choices: Iterable[Any]) -> list[Event]:
         events: list[Event] = []
@@ -245,7 +246,7 @@ class ChatDecoder:
         finish = self._finish(main, reason, settled, notes)
         events += settled.calls
         events += settled.natives
-        natives = [*main.natives(), *[Native(DIALECT, key, joined(self._top[key])) for key in sorted(self._top)]]
+        natives = [*main.natives(), *self._beside()]
         natives += self._extra_choices(notes)
         events += [framed(native, self._last) for native in natives]
         notes += odd_usage
@@ -287,6 +288,9 @@ class ChatDecoder:
             notes.append(Note(NoteCode.FINISH_CHANGED, f"{main.reason!r} became other: the reply holds no whole call"))
             return FinishReason.OTHER
         return finish
+
+    def _beside(self) -> list[Native]:
+        return [Native(DIALECT, key, joined(self._top[key])) for key in sorted(self._top) if not hollow(self._top[key])]
 
     def _extra_choices(self, notes: list[Note]) -> list[Native]:
         """The choices that are not the reply, each as one block."""
