@@ -249,7 +249,7 @@ class AdapterError(IsthmusError, TypeError):
     """An adapter class that cannot be used as written; says what to write."""
 
 
-class ToolDefinitionError(IsthmusError, ValueError):
+class ToolDefinitionError(IsthmusError, ValueError, TypeError):
     """A tool that cannot be offered to a model; names the tool and the remedy."""
 
 
