@@ -8,7 +8,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
-from isthmus.errors import ProtocolError, TransientError
+from isthmus.errors import ProtocolError, TierError, TransientError
 from isthmus.models.contract import Timeouts
 from isthmus.models.events import EVENT_TYPES, Event, StepResult, Text
 from isthmus.models.fold import Fold, classify, close, iterate
@@ -199,6 +199,10 @@ class EventStream:
         while getattr(self._pump, "ag_running", False):
             await asyncio.sleep(0)
         await self._pump.aclose()
+
+    def partial(self, error: TierError) -> StepResult:
+        """What has arrived so far, as an "error-post" reply with this error."""
+        return self._fold.failed(error)
 
     async def result(self) -> StepResult:
         """Read to the end and return the whole reply; what was already read counts.
