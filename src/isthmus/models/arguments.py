@@ -67,7 +67,7 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def misfits(value: Any, schema: Any, where: str = "") -> Iterator[tuple[str, str]]:
+def misfits(value: Any, schema: Any, *, where: str = "") -> Iterator[tuple[str, str]]:
     """Where and why a value does not fit a JSON Schema.
 
     Reads `type`, `enum`, `const`, `properties`, `required`, `additionalProperties: false` and `items`; what it does not
@@ -87,7 +87,7 @@ def misfits(value: Any, schema: Any, where: str = "") -> Iterator[tuple[str, str
         yield from _object_misfits(value, schema, where)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from misfits(item, schema.get("items"), f"{where}[{index}]")
+            yield from misfits(item, schema.get("items"), where=f"{where}[{index}]")
 
 
 def _object_misfits(value: Mapping[str, Any], schema: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
@@ -98,6 +98,6 @@ def _object_misfits(value: Mapping[str, Any], schema: Mapping[str, Any], where: 
             yield inside + str(key), "it is required"
     for key, item in value.items():
         if key in known:
-            yield from misfits(item, known[key], inside + key)
+            yield from misfits(item, known[key], where=inside + key)
         elif schema.get("additionalProperties") is False:
             yield inside + key, f"there is no such argument; known are {', '.join(known) or 'none'}"

@@ -12,10 +12,6 @@ from isthmus.errors import ToolDefinitionError
 _HIDDEN = ("cancellation_token", "context")
 
 
-class ToolSignatureError(ToolDefinitionError, TypeError):
-    """A function whose signature cannot be offered to a model."""
-
-
 class Injected(NamedTuple):
     """What a handler may ask for besides its arguments."""
 
@@ -78,7 +74,7 @@ def arguments_of(func: Callable[..., Any], name: str) -> tuple[type, Callable[..
     """The pydantic model of a function's arguments, and a handler that calls it with an instance of that.
 
     Raises:
-        ToolSignatureError: parameters without annotations, `*args` or `**kwargs`, a type without a JSON Schema.
+        ToolDefinitionError: parameters without annotations, `*args` or `**kwargs`, a type without a JSON Schema.
     """
     parameters = _parameters(func, name)
     bound = _HIDDEN if not isinstance(func, partial) else (*_HIDDEN, *func.keywords)
@@ -87,7 +83,7 @@ def arguments_of(func: Callable[..., Any], name: str) -> tuple[type, Callable[..
     hints = _hints(func, name)
     missing = [key for key in shown if key not in hints]
     if missing:
-        raise ToolSignatureError(f"tool {name!r}: parameters without an annotation: {', '.join(missing)}")
+        raise ToolDefinitionError(f"tool {name!r}: parameters without an annotation: {', '.join(missing)}")
     attributes, model = _model(name, shown, hints)
 
     def arguments(args: Any, injected: Injected) -> dict[str, Any]:
@@ -96,26 +92,26 @@ def arguments_of(func: Callable[..., Any], name: str) -> tuple[type, Callable[..
 
     if is_async(func):
 
-        async def handle(args: Any, cancellation_token: Any = None, context: Any = None) -> Any:
+        async def _handle(args: Any, cancellation_token: Any = None, context: Any = None) -> Any:
             return await func(**arguments(args, Injected(cancellation_token, context)))
 
-        return model, handle
+        return model, _handle
 
-    def handle_plainly(args: Any, cancellation_token: Any = None, context: Any = None) -> Any:
+    def _handle_plainly(args: Any, cancellation_token: Any = None, context: Any = None) -> Any:
         return func(**arguments(args, Injected(cancellation_token, context)))
 
-    return model, handle_plainly
+    return model, _handle_plainly
 
 
 def _parameters(func: Callable[..., Any], name: str) -> Mapping[str, inspect.Parameter]:
     try:
         parameters = inspect.signature(func).parameters
     except (TypeError, ValueError) as error:
-        raise ToolSignatureError(f"tool {name!r}: {func!r} has no readable signature: {error}") from None
+        raise ToolDefinitionError(f"tool {name!r}: {func!r} has no readable signature: {error}") from None
     refused = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
     for parameter in parameters.values():
         if parameter.kind in refused:
-            raise ToolSignatureError(
+            raise ToolDefinitionError(
                 f"tool {name!r}: {parameter} cannot be offered to a model; name each parameter so that it can be "
                 "given by keyword"
             )
@@ -129,7 +125,7 @@ def _hints(func: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
         return get_type_hints(target, include_extras=True)
     except (NameError, TypeError) as error:
-        raise ToolSignatureError(f"tool {name!r}: an annotation cannot be read: {error}") from None
+        raise ToolDefinitionError(f"tool {name!r}: an annotation cannot be read: {error}") from None
 
 
 def _model(
@@ -154,7 +150,7 @@ def _model(
         model = create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
         model.model_json_schema()
     except PydanticUserError as error:
-        raise ToolSignatureError(f"tool {name!r}: an annotation has no JSON Schema: {error.message}") from None
+        raise ToolDefinitionError(f"tool {name!r}: an annotation has no JSON Schema: {error.message}") from None
     return attributes, model
 
 

@@ -190,7 +190,7 @@ class Tool(ToolSpec):
 
         Raises:
             ToolDefinitionError: parameters without annotations (all are listed), `*args` or `**kwargs`, a type that has
-                no JSON Schema. It is a TypeError too.
+                no JSON Schema.
         """
         called = name or function_name(func)
         args_model, handler = arguments_of(func, called)
@@ -255,9 +255,9 @@ class Tool(ToolSpec):
 
 def _structured(value: Any) -> bytes:
     """JSON of dataclasses, and of models inside of other values."""
-    from pydantic_core import to_json
+    from pydantic import TypeAdapter
 
-    return to_json(value)
+    return TypeAdapter(Any).dump_json(value)
 
 
 @overload
