@@ -70,9 +70,10 @@ class Replied:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The call failed before any content."""
+    """The run failed, before any content where a model was `called`."""
 
     error: Exception
+    called: bool = True
 
 
 @dataclass(frozen=True, slots=True)

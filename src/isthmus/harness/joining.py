@@ -21,13 +21,15 @@ class Joiner:
         said: what the consumer has seen; "" hands everything on as it comes.
     """
 
-    __slots__ = ("_held", "_tail", "open")
+    __slots__ = ("_held", "_tail", "dropped", "open")
 
     def __init__(self, said: str) -> None:
         self._tail = said[-OVERLAP - 1 :]
         self._held = ""
         self.open = bool(said)
         """Whether the next piece may still be held back."""
+        self.dropped = 0
+        """How many characters of the continuation were left out."""
 
     def feed(self, text: str) -> str:
         """What of this piece, and of those held back before it, is new and can be shown."""
@@ -43,9 +45,9 @@ class Joiner:
         if not self.open:
             return ""
         self.open = False
-        new = self._held[overlap(self._tail, self._held) :]
-        self._held = ""
-        return new
+        self.dropped = overlap(self._tail, self._held)
+        held, self._held = self._held, ""
+        return held[self.dropped :]
 
 
 def overlap(said: str, continuation: str) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from isthmus.errors import ChainExhausted, CutReason, TierError
+from isthmus.errors import ChainExhausted, CutReason, ErrorClass, TierError
 from isthmus.harness.effects import Aborted, CallModel, Done, Effect, Emit, Failed, Replied, Report, RunTools, ToolsRan
 from isthmus.harness.history import (
     NOT_EXECUTED,
@@ -148,7 +148,7 @@ def _ask(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
         parallel_tool_calls=(state.tools if state.tools.tools else state.request).parallel_tool_calls,
     )
     call = CallModel(ctx, said=state.open_text, taken=state.ids)
-    return replace(state, steps=state.steps + 1), (call,)
+    return state, (call,)
 
 
 def _offer(state: LoopState) -> tuple[tuple[Any, ...], str | None]:
@@ -171,7 +171,14 @@ _ANY = 1 << 62
 def _replied(state: LoopState, report: Replied) -> Next:
     step = report.step
     usage = step.usage if step.usage is not None or step.error is None else step.error.usage
-    state = replace(state, finish=str(step.finish), spent=state.spent.add(usage), notes=(*state.notes, *step.notes))
+    state = replace(
+        state,
+        steps=state.steps + 1,
+        finish=str(step.finish),
+        tier=report.tier,
+        spent=state.spent.add(usage),
+        notes=(*state.notes, *step.notes),
+    )
     return _FINISHES.get(step.finish, _completed)(state, step, report.shown)
 
 
@@ -213,7 +220,7 @@ def _paused(state: LoopState, step: StepResult, shown: str) -> Next:
 def _cut_by_length(state: LoopState, step: StepResult, shown: str) -> Next:
     limits = state.limits
     left = state.continued < limits.max_continuations and state.steps < min(limits.max_steps, limits.max_turns)
-    if left and step.text.strip() and state.request.output is None:
+    if left and step.text.strip() and not _structured(state):
         text = state.open_text + shown
         detail = f"continuation {state.continued + 1} of a reply that was cut at the output limit"
         notes = [Note(NoteCode.CONTINUED, detail)]
@@ -223,11 +230,17 @@ def _cut_by_length(state: LoopState, step: StepResult, shown: str) -> Next:
         return _ask(state, (_says(MessageRole.ASSISTANT, text), _says(MessageRole.USER, RESUME)))
     text = _answer(state, shown)
     state = _committed(state, step, shown)
-    if state.request.output is not None:
+    if _structured(state):
         return _end(state, "cut", reason=CutReason.LENGTH, text=text)
     mark = f"\n\n{CUT_OFF}" if text else CUT_OFF
     state, ending = _end(state, "cut", reason=CutReason.LENGTH, text=text + mark)
     return state, (Emit(Text(mark)), *ending)
+
+
+def _structured(state: LoopState) -> bool:
+    """Whether the answer must be JSON of some form, which nobody may glue together or write a mark into."""
+    output = state.request.output
+    return output is not None and output.response_format() is not None
 
 
 def _says(role: MessageRole, text: str) -> Message:
@@ -237,15 +250,20 @@ def _says(role: MessageRole, text: str) -> Message:
 def _failed(state: LoopState, report: Failed) -> Next:
     """A call that failed before any content of its own; an answer that had begun is cut there."""
     error = report.error
-    state = replace(state, spent=state.spent.add(getattr(error, "usage", None)))
+    if report.called:
+        state = replace(state, steps=state.steps + 1, spent=state.spent.add(getattr(error, "usage", None)))
     text = _answer(state, "")
     cut = _cut_reason(error) or (CutReason.STREAM_ERROR if text else None)
-    state = _committed(state, StepResult(), "")
+    state = _committed(_answered(state, {}, UNKNOWN), StepResult(), "")
     if cut is not None:
         return _end(state, "cut", reason=cut, text=text, error=error)
-    exhausted = isinstance(error, ChainExhausted)
-    reason = str(error.error_class) if isinstance(error, TierError) else CutReason.EXHAUSTED if exhausted else None
-    return _end(state, "failed", reason=reason, error=error)
+    return _end(state, "failed", reason=_failure_reason(error), error=error)
+
+
+def _failure_reason(error: Exception) -> str:
+    if isinstance(error, ChainExhausted):
+        return CutReason.EXHAUSTED
+    return str(error.error_class if isinstance(error, TierError) else ErrorClass.UNCLASSIFIED)
 
 
 def _cut_reason(error: BaseException | None) -> CutReason | None:
@@ -264,9 +282,9 @@ def _ran(state: LoopState, report: ToolsRan) -> Next:
 
 def _aborted(state: LoopState, report: Aborted) -> Next:
     step = report.step
-    text = _answer(state, report.shown)
+    text = _answer(state, report.shown) or state.text
     if step is not None:
-        state = replace(state, spent=state.spent.add(step.usage))
+        state = replace(state, steps=state.steps + 1, spent=state.spent.add(step.usage))
     if state.calls:
         results = {result.call_id: result for result in report.results}
         unknown = {call_id: _unknown(call_id, state.calls) for call_id in report.started}
