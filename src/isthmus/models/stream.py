@@ -34,7 +34,19 @@ class Watchdog:
     is asked only when the timer fires.
     """
 
-    __slots__ = ("_baseline", "_handle", "_hit", "_loop", "_pump", "_started", "_timeouts", "closing", "since", "task")
+    __slots__ = (
+        "_baseline",
+        "_handle",
+        "_hit",
+        "_home",
+        "_loop",
+        "_pump",
+        "_started",
+        "_timeouts",
+        "closing",
+        "since",
+        "task",
+    )
 
     def __init__(self, timeouts: Timeouts) -> None:
         self._timeouts = timeouts
@@ -42,6 +54,7 @@ class Watchdog:
         self._handle: asyncio.TimerHandle | None = None
         self._pump: Callable[[], AsyncGenerator[Event, None] | None] = _nothing
         self._started = 0.0
+        self._home: asyncio.Task[Any] | None = None
         self._baseline = 0
         self._hit: str | None = None
         self.task: asyncio.Task[Any] | None = None
@@ -56,7 +69,17 @@ class Watchdog:
         """Arm the timer."""
         self._loop = loop
         self._started = self.since = monotonic()
-        self.task = asyncio.current_task(loop)
+        self.task = self._home = asyncio.current_task(loop)
+        self._baseline = self.task.cancelling() if self.task is not None else 0
+        self._arm(self._limit())
+
+    def restart(self, timeouts: Timeouts) -> None:
+        """Time something new from now on: another try within the same stream, or, without limits, nothing."""
+        self._timeouts = timeouts
+        self._started = self.since = monotonic()
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
         self._arm(self._limit())
 
     def stop(self) -> None:
@@ -87,7 +110,10 @@ class Watchdog:
 
     def _arm(self, limit: tuple[float, str] | None, least: float = 0.001) -> None:
         if limit is not None and self._loop is not None:
-            self._handle = self._loop.call_later(max(limit[0], least), self._tick)
+            # An event may come while the first one is awaited, and `idle` be over before that wait would have been.
+            idle = self._timeouts.idle
+            left = limit[0] if idle is None else min(limit[0], idle)
+            self._handle = self._loop.call_later(max(left, least), self._tick)
 
     def _tick(self) -> None:
         self._handle = None
@@ -109,7 +135,8 @@ class Watchdog:
         """Cancel the task that waits."""
         if self.task is not None and self._hit is None:
             self._hit = why
-            self._baseline = self.task.cancelling()
+            if self.task is not self._home:
+                self._home, self._baseline = self.task, self.task.cancelling()
             self.task.cancel()
 
     def claim(self) -> str | None:
@@ -118,6 +145,11 @@ class Watchdog:
         if why is None or self.task is None:
             return None
         return why if self.task.uncancel() <= self._baseline else None
+
+    def overdue(self) -> TransientError | None:
+        """The time-out behind a cancellation that the source caught itself, which is taken back; None for any other."""
+        why = None if self.closing else self.claim()
+        return None if why is None else TransientError(f"time-out: {why}")
 
 
 def _nothing() -> None:
@@ -173,31 +205,36 @@ class EventStream:
 
     Args:
         source: an async iterator of events, as an author wrote it.
-        timeouts: how long to wait for the first event, between events, and in all.
+        timeouts: how long to wait for the first event, between events, and in all; or the watchdog that the source
+            restarts by itself.
         around: makes a context that each step of the source runs in, e.g. one that makes a span current.
     """
 
-    __slots__ = ("__weakref__", "_around", "_fold", "_pump", "_source", "_watch")
+    __slots__ = ("__weakref__", "_around", "_fold", "_pump", "_shared", "_source", "_watch")
 
     def __init__(
         self,
         source: Any,
-        timeouts: Timeouts | None = None,
+        timeouts: Timeouts | Watchdog | None = None,
         *,
         around: Callable[[], AbstractContextManager[Any]] | None = None,
     ) -> None:
         self._source: Any = source
         self._around = around
         self._fold = Fold()
-        self._watch = Watchdog(timeouts or Timeouts())
+        self._shared = isinstance(timeouts, Watchdog)
+        self._watch = timeouts if isinstance(timeouts, Watchdog) else Watchdog(timeouts or Timeouts())
         self._pump: AsyncGenerator[Event, None] | None = None
 
     @staticmethod
     def bare(stream: Any) -> Any:
-        """The author's own iterator behind a stream that nobody has begun, for a level that adds its own door."""
-        if isinstance(stream, EventStream) and stream._pump is None and stream._around is None:
-            return stream._source
-        return stream
+        """The author's own iterator behind a stream that nobody has begun, for a level that adds its own door.
+
+        A stream whose source shares its watchdog stays as it is: nothing else would time that source.
+        """
+        if not isinstance(stream, EventStream) or stream._pump is not None:
+            return stream
+        return stream if stream._around is not None or stream._shared else stream._source
 
     def _begun(self) -> AsyncGenerator[Event, None]:
         pump = self._pump
@@ -254,7 +291,7 @@ class EventStream:
         except Exception as error:
             failure = classify(error)
             if not self._fold.has_content:
-                raise failure from (None if failure is error else error)
+                raise failure from failure.__cause__
             return self._fold.failed(failure)
         if self._watch.closing:
             raise ProtocolError("the stream was closed before its finish")
