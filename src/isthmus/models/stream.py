@@ -52,7 +52,7 @@ class Watchdog:
         self._timeouts = timeouts
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handle: asyncio.TimerHandle | None = None
-        self._pump: Callable[[], AsyncGenerator[Event, None] | None] = _nothing
+        self._pump: Callable[[], AsyncGenerator[Any, None] | None] = _nothing
         self._started = 0.0
         self._home: asyncio.Task[Any] | None = None
         self._baseline = 0
@@ -61,7 +61,7 @@ class Watchdog:
         self.since = 0.0
         self.closing = False
 
-    def guard(self, pump: AsyncGenerator[Event, None]) -> None:
+    def guard(self, pump: AsyncGenerator[Any, None]) -> None:
         """Watch this generator; it may go away when nobody else holds it."""
         self._pump = weakref.ref(pump)
 
@@ -94,7 +94,7 @@ class Watchdog:
     def waiting(self) -> bool:
         """Whether a task waits for the next event at this moment."""
         pump = self._pump()
-        return pump is not None and cast("AsyncGeneratorType[Event, None]", pump).ag_running
+        return pump is not None and cast("AsyncGeneratorType[Any, None]", pump).ag_running
 
     def _limit(self) -> tuple[float, str] | None:
         """In how many seconds from now what expires next."""
