@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.errors import CutReason, ProtocolError, TransientError
+from isthmus.errors import CutReason, ProtocolError, TierError, TransientError, chain_of_causes
 from isthmus.harness.agents import DefaultAgent
 from isthmus.harness.driver import RunStream
 from isthmus.harness.history import NOT_EXECUTED, UNKNOWN
@@ -162,11 +162,11 @@ async def test_nothing_runs_after_a_broken_stream() -> None:
 async def test_a_failure_before_content_is_raised_and_kept() -> None:
     """F01: a run that fails raises to its reader and to `result`, and `outcome` says failed with the error."""
     stream = DefaultAgent(model=Turns([TransientError("down")])).run_stream("go")
-    with pytest.raises(TransientError, match="down"):
+    with pytest.raises(TierError, match="down"):
         await read(stream)
     assert stream.outcome is not None
     assert (stream.outcome.outcome, stream.outcome.steps) == ("failed", 1)
-    with pytest.raises(TransientError, match="down"):
+    with pytest.raises(TierError, match="down"):
         await stream.result()
 
 
@@ -185,8 +185,9 @@ async def test_a_failure_before_content_is_raised_and_kept() -> None:
 )
 async def test_a_model_that_breaks_the_contract_before_content_fails_the_run(turn: list[Any], rule: str) -> None:
     """F01: each broken rule is a typed error that names it, never an empty answer."""
-    with pytest.raises(ProtocolError, match=rule):
+    with pytest.raises(TierError, match=rule) as caught:
         await DefaultAgent(model=Turns(turn)).run("go")
+    assert any(isinstance(cause, ProtocolError) for cause in chain_of_causes(caught.value))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ def join(said: str, pieces: list[str]) -> tuple[str, list[str]]:
     [
         ("The quick brown fox", " jumps.", "The quick brown fox jumps."),
         ("one two three", "three four", "one two three four"),
+        ("one two", "two three", "one two three"),
+        ("one tw", "two three", "one two three"),
         ("The quick brown fox jum", "fox jumps.", "The quick brown fox jumps."),
         ("It is the fox jum", "jumps.", "It is the fox jumps."),
         ("The answer", "The answer is 42.", "The answer is 42."),
@@ -47,6 +49,7 @@ def test_a_repetition_is_said_once(said: str, continuation: str, whole: str) -> 
         ("    end\n", "  end\n"),
         ("banan", "ana"),
         ("a ", "a"),
+        ("very very ", "ve"),
         ("said", ""),
     ],
 )

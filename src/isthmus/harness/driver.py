@@ -27,6 +27,7 @@ from isthmus.observability import hooks
 RunEvent: TypeAlias = Event | ToolResult
 
 _UNTIMED = Timeouts(connect=None, first_content=None, idle=None, total=None)
+_IMPATIENT = 0.05
 
 
 class Passage:
@@ -106,6 +107,7 @@ class Run:
     passage: Passage | None = None
     results: tuple[ToolResult, ...] = ()
     started: frozenset[str] = frozenset()
+    closing: bool = False
 
     def next(self) -> Effect | None:
         """The next effect to carry out; None once the run is over."""
@@ -184,17 +186,17 @@ class Run:
 
 
 async def _drive(run: Run, model: Any, watch: Watchdog) -> AsyncGenerator[RunEvent, None]:
-    current = asyncio.current_task
-    watch.start()
+    loop = asyncio.get_running_loop()
+    watch.start(loop)
     try:
         async with model.open_run() as active:
-            while (effect := run.next()) is not None:
+            while not run.closing and (effect := run.next()) is not None:
+                watch.task = asyncio.current_task(loop)
                 if not isinstance(effect, CallModel):
                     async with aclosing(run.carry_out(effect)) as events:
                         async for event in events:
-                            watch.task = None
                             yield event
-                            watch.task = current()
+                            watch.task = asyncio.current_task(loop)
                     continue
                 failure: TierError | None = None
                 stream, passage = run.call(active, effect)
@@ -202,22 +204,19 @@ async def _drive(run: Run, model: Any, watch: Watchdog) -> AsyncGenerator[RunEve
                 try:
                     async for event in stream:
                         if plain and type(event) is Text:
-                            watch.task = None
                             yield event
-                            watch.task = current()
                             continue
                         for shown in passage.take(event):
-                            watch.task = None
                             yield shown
-                            watch.task = current()
                         plain = passage.plain
                 except TierError as error:
                     failure = error
                 finally:
                     await stream.aclose()
-                await run.replied(failure, getattr(active, "served", None))
+                if not run.closing:
+                    await run.replied(failure, getattr(active, "served", None))
     except asyncio.CancelledError:
-        if not watch.claim():
+        if watch.claim() is None:
             raise
     finally:
         watch.stop()
@@ -251,6 +250,7 @@ class RunStream:
         self._run = Run(state, deque(effects), context)
         self._watch = Watchdog(_UNTIMED)
         self._events = _drive(self._run, model, self._watch)
+        self._watch.guard(self._events)
 
     @property
     def outcome(self) -> Outcome | None:
@@ -258,7 +258,8 @@ class RunStream:
         return self._run.outcome
 
     def __aiter__(self) -> AsyncIterator[RunEvent]:
-        return self
+        # The generator itself, so that a loop takes each event without a call through this object.
+        return self._events
 
     def __anext__(self) -> Any:
         return self._events.__anext__()
@@ -279,16 +280,20 @@ class RunStream:
 
     async def aclose(self) -> None:
         """Stop the run; harmless twice, from a task other than the reader's, and from a tool of the run itself."""
-        watch = self._watch
-        if watch.task is not None:
-            watch.closing = True
-            watch.interrupt()
+        run, watch = self._run, self._watch
+        run.closing = True
+        pause = 0.0
+        while watch.waiting():
+            if run.reading is not None:
+                await run.reading.aclose()
+            else:
+                watch.interrupt("closed")
             if watch.task is asyncio.current_task():
                 return
-        while getattr(self._events, "ag_running", False):  # noqa: ASYNC110 - nothing tells when its reader has left it
-            await asyncio.sleep(0)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2 + 0.001, _IMPATIENT)
         await self._events.aclose()
-        self._run.stop()
+        run.stop()
 
     async def result(self) -> RunResult:
         """Read to the end and return the result; what was already read counts. A cut run returns too.

@@ -1,9 +1,9 @@
 """Joins a continued answer to what was said before, without saying anything twice and without losing anything.
 
 Pure. What counts as said twice is a judgement: "hel" and "lo" share a letter and must both stand, "the fox jum" and
-"jumps over" must not. So a repetition counts only where a speaker would begin to repeat: at the start of a word, with
-four letters or digits of which one is a letter; or, shorter than that, where it is the word that was cut, said again
-whole; or anywhere, where it is long.
+"jumps over" must not. So a repetition counts only where a speaker would begin to repeat, at the start of a word, and
+with four letters or digits of which one is a letter; two are enough where both would stand glued together, as a word
+that was cut and is said again whole; and a long one counts anywhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 OVERLAP = 400
 """The longest repetition that is looked for, in characters: no more than this is ever held back."""
 
-_SOME, _MANY = 4, 12
+_FEW, _SOME, _MANY = 2, 4, 12
 
 
 class Joiner:
@@ -53,18 +53,16 @@ class Joiner:
 def overlap(said: str, continuation: str) -> int:
     """How many characters at the start of a continuation repeat the end of what was said."""
     for size in range(min(len(said), len(continuation), OVERLAP), 0, -1):
-        if said.endswith(continuation[:size]) and _repeats(said, continuation, size):
+        if said.endswith(continuation[:size]) and _repeats(continuation[:size], said[-size - 1 : -size]):
             return size
     return 0
 
 
-def _repeats(said: str, continuation: str, size: int) -> bool:
-    """Whether an overlap of this size is a repetition rather than chance."""
-    shared = continuation[:size]
+def _repeats(shared: str, before: str) -> bool:
+    """Whether an overlap, with this character before it, is a repetition rather than chance."""
     if not any(char.isalpha() for char in shared):
         return False
     weight = sum(char.isalnum() for char in shared)
-    before = said[-size - 1 : -size]
-    at_word = not (before.isalnum() and shared[0].isalnum())
-    cut_word = shared.isalpha() and size > 1 and continuation[size : size + 1].isalpha()
-    return weight >= _MANY or (at_word and (weight >= _SOME or cut_word))
+    begins_word = not (before.isalnum() and shared[0].isalnum())
+    glued = shared[0].isalnum() and shared[-1].isalnum()
+    return weight >= _MANY or (begins_word and weight >= (_FEW if glued else _SOME))
