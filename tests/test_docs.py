@@ -63,7 +63,7 @@ def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
 @pytest.mark.model
 @pytest.mark.parametrize("block", blocks("sh"), ids=str)
 def test_the_commands_of_a_page_run(block: Block, tmp_path: Path) -> None:
-    """Each `isthmus` command of a shell block ends with status 0; the scripts that run this test stand for themselves."""
+    """Each `isthmus` command of a shell block ends with status 0; a script that it names exists."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"}
     for line in block.text.strip().splitlines():
         command = shlex.split(line, comments=True)
