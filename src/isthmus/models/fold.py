@@ -205,7 +205,7 @@ async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> St
     except Exception as error:
         failure = classify(error)
         if not fold.has_content:
-            raise failure from (None if failure is error else error)
+            raise failure from failure.__cause__
         return fold.failed(failure)
     finally:
         await source.aclose()  # type: ignore[attr-defined]
