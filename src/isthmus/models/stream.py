@@ -11,7 +11,7 @@ from time import monotonic
 from types import AsyncGeneratorType, TracebackType
 from typing import Any, cast
 
-from isthmus.errors import ProtocolError, TransientError
+from isthmus.errors import ProtocolError, TierError, TransientError
 from isthmus.models.contract import Timeouts
 from isthmus.models.events import EVENT_TYPES, Event, StepResult, Text
 from isthmus.models.fold import Fold, classify, close, iterate
@@ -289,13 +289,20 @@ class EventStream:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            failure = classify(error)
-            if not self._fold.has_content:
+            failure = self.failure(error)
+            if failure.partial is None:
                 raise failure from failure.__cause__
-            return self._fold.failed(failure)
+            return failure.partial  # type: ignore[no-any-return]
         if self._watch.closing:
             raise ProtocolError("the stream was closed before its finish")
         return self._fold.result()
+
+    def failure(self, error: Exception) -> TierError:
+        """The classified form of what a read of this stream raised, with what had arrived as its `partial`."""
+        failure = classify(error)
+        if failure.partial is None and self._fold.has_content:
+            failure.partial = self._fold.failed(failure)
+        return failure
 
     @property
     def text(self) -> AsyncIterator[str]:
