@@ -135,6 +135,24 @@ def test_an_inner_chain_times_its_own_tries() -> None:
     run_virtual(main())
 
 
+def test_a_tier_may_bring_its_own_limits() -> None:
+    """F24: a tier's own `timeouts` hold unless the chain was given some; without either the first event has 120 s."""
+
+    async def main() -> None:
+        slow = PlayTier("a", [HANG], OK)
+        begun = _now()
+        await _chain_of(slow, timeouts=None).generate(CTX)
+        assert _now() - begun == pytest.approx(120.25, abs=0.01)
+        for given, waited in ((None, 2.25), (LIMITS, 10.25)):
+            slow = PlayTier("a", [HANG], OK)
+            slow.timeouts = Timeouts(first_content=2.0)  # type: ignore[attr-defined]
+            begun = _now()
+            await _chain_of(slow, timeouts=given).generate(CTX)
+            assert _now() - begun == pytest.approx(waited, abs=0.01)
+
+    run_virtual(main())
+
+
 def test_another_door_around_a_chain_keeps_its_time_outs() -> None:
     """F24: a level that puts its own stream around a chain's still gets the chain's retries after time-outs."""
 

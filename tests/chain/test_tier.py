@@ -9,14 +9,21 @@ from typing import Any
 
 import pytest
 
-from isthmus.chain import Tier, define_chain, of
+from isthmus.adapters.base import ChatResponse, ModelAdapter
+from isthmus.chain import Tier, define_chain, of, tier_error
 from isthmus.errors import AdapterError, ConfigError, InvalidRequestError
 from isthmus.models.contract import GenerateContext, ToolSpec
+from isthmus.models.model import Model
+from isthmus.models.responses import Choice, Message, ModelResponse
 from support.chain_doubles import CTX, OK, PlayTier, whole
 
 
 def _answer(ctx: Any) -> Any:
     return whole("one")
+
+
+def _fail(ctx: Any) -> Any:
+    raise tier_error("unavailable", "dead")
 
 
 def _other(ctx: Any) -> Any:
@@ -106,9 +113,9 @@ def test_a_chain_needs_a_name(chain_id: str) -> None:
 @pytest.mark.parametrize("thing", [_tier(generate=None), object(), "model", PlayTier, None])
 def test_what_is_no_adapter_is_refused(thing: Any) -> None:
     """Neither a tier without functions, nor a class, nor any other object is taken for an adapter."""
-    with pytest.raises(AdapterError, match="adapter"):
+    with pytest.raises(AdapterError, match=r"chain 'c': tiers\[0\].*(no adapter|give an instance)"):
         define_chain(id="c", tiers=[thing])
-    with pytest.raises(AdapterError, match="adapter"):
+    with pytest.raises(AdapterError, match=r"no adapter|give an instance"):
         of(thing)
 
 
@@ -148,6 +155,26 @@ def test_check_refuses_at_definition_time() -> None:
         chain.check({"tools", "images"})
     assert "tier 't' does not support images" in str(caught.value)
     assert "tier 'u' does not support images, tools" in str(caught.value)
+
+
+async def test_any_kind_of_adapter_is_a_tier() -> None:
+    """A class adapter of any face and a `Model` stand in a chain beside plain tiers, and serve."""
+
+    class Chatty(ModelAdapter):
+        model = "m"
+
+        async def chat(self, messages: Any, tools: Any) -> ChatResponse:
+            return ChatResponse(text="chatted", tool_calls=[], stop_reason="end_turn")
+
+    class Client(Model):
+        async def get_response(self, messages: Any, *args: Any, **kwargs: Any) -> ModelResponse:
+            return ModelResponse(id="r", model="m", choices=[Choice(message=Message(content="modelled"))])
+
+    for thing, text in ((Chatty(), "chatted"), (Client(), "modelled")):
+        dead = dataclasses.replace(_tier(id="dead"), generate=_fail)
+        assert (await define_chain(id="c", tiers=[dead, thing]).generate(CTX)).text == text
+        assert (await of(thing).generate(CTX)).text == text
+    assert of(Chatty()).supports == frozenset({"tools"})
 
 
 async def test_a_bare_adapter_is_a_chain_of_one() -> None:

@@ -47,7 +47,7 @@ class Setup:
     id: str
     members: tuple[Member, ...]
     rules: Rules
-    timeouts: Timeouts
+    timeouts: Timeouts | None
     clock: Clock
     sticky: bool
 

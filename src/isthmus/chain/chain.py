@@ -12,7 +12,7 @@ from typing import Any
 from isthmus.chain.call import ChainCall, Setup, require
 from isthmus.chain.ledger import Attempt, Run
 from isthmus.chain.policy import Rules
-from isthmus.chain.tier import is_adapter, members, name_of
+from isthmus.chain.tier import callable_as, members, name_of
 from isthmus.errors import ConfigError, ProtocolError
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, Finish, Reasoning, StepResult, Text
@@ -23,7 +23,6 @@ from isthmus.models.stream import EventStream, Watchdog
 
 _log = logging.getLogger("isthmus.chain")
 _RETRY = RetryPolicy()
-_TIMEOUTS = Timeouts()
 _CLOCK = Clock()
 _UNTIMED = Timeouts(connect=None, first_content=None, idle=None, total=None)
 
@@ -191,8 +190,9 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None
 async def _open(call: ChainCall, watch: Watchdog) -> AsyncIterator[Any]:
     """Begin a try: one bare iterator, whatever the tier returns."""
     ctx = call.request()
-    watch.restart(call.setup.timeouts)
-    target = await call.run.target(call.index, call.member.adapter)
+    adapter = call.member.adapter
+    watch.restart(call.setup.timeouts or getattr(adapter, "timeouts", None) or Timeouts())
+    target = await call.run.target(call.index, adapter)
     if isinstance(target, Chain):
         # It restarts the watchdog for each of its own tries.
         return target._events(ctx, watch)
@@ -236,7 +236,7 @@ def define_chain(
     id: str,
     tiers: Sequence[Any],
     retry: RetryPolicy = _RETRY,
-    timeouts: Timeouts = _TIMEOUTS,
+    timeouts: Timeouts | None = None,
     fallback_on_refused: bool = False,
     sticky: str = "turn",
     clock: Clock = _CLOCK,
@@ -247,7 +247,8 @@ def define_chain(
         id: the chain's name.
         tiers: tiers, adapters or chains, in the order in which they are tried.
         retry: how often a passing failure is tried again on the same tier, and after how long.
-        timeouts: how long to wait for each try, fresh each time; one that expires before content is a passing failure.
+        timeouts: how long to wait for each try, fresh each time; None leaves it to each tier's own `timeouts`, or to
+            the defaults. One that expires before content is a passing failure.
         fallback_on_refused: whether another tier is asked after a refusal by content policy.
         sticky: "turn": within a run, later calls begin with the tier that served; "none": always with the first.
         clock: time, waiting and chance, for tests.
@@ -261,7 +262,7 @@ def define_chain(
     where = f"chain {id!r}"
     if sticky not in ("turn", "none"):
         raise ConfigError(f"must be 'turn' or 'none', not {sticky!r}", where=where, key="sticky")
-    if is_adapter(tiers):
+    if isinstance(tiers, str) or not hasattr(tiers, "__iter__"):
         raise ConfigError("must be a list of tiers: write [tier]", where=where, key="tiers")
     found = members(tiers, where)
     rules = Rules(
@@ -279,7 +280,7 @@ def of(adapter: Any) -> Chain:
     """Any adapter as a chain: a chain as it is, anything else as a chain of one with the default policies.
 
     Args:
-        adapter: a chain, a tier, an adapter, or an object with `stream(ctx)` or `generate(ctx)`.
+        adapter: a chain, a tier, an adapter, a `Model`, or an object with `stream(ctx)` or `generate(ctx)`.
 
     Raises:
         AdapterError: it is no adapter.
@@ -287,4 +288,5 @@ def of(adapter: Any) -> Chain:
     """
     if isinstance(adapter, Chain):
         return adapter
+    adapter = callable_as(adapter)
     return define_chain(id=name_of(adapter), tiers=[adapter])

@@ -6,9 +6,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass, field
 from typing import Any
 
+from isthmus.adapters.base import as_adapter
 from isthmus.errors import AdapterError, ConfigError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import StepResult
+
+_FACES = ("stream", "generate")
 
 Generate = Callable[[GenerateContext], StepResult | Mapping[str, Any] | Awaitable[StepResult | Mapping[str, Any]]]
 Stream = Callable[[GenerateContext], AsyncIterator[Any]]
@@ -66,9 +69,14 @@ class Member:
     owns_retries: bool
 
 
-def is_adapter(value: Any) -> bool:
-    """Whether an object can be called as an adapter: it has `stream(ctx)` or `generate(ctx)`, and is no class."""
-    return not isinstance(value, type) and any(callable(getattr(value, name, None)) for name in ("stream", "generate"))
+def callable_as(thing: Any) -> Any:
+    """What to call for a tier: the thing itself if it has `stream(ctx)` or `generate(ctx)`, else its adapter.
+
+    Raises:
+        AdapterError: it is no adapter.
+    """
+    has_face = not isinstance(thing, type) and any(callable(getattr(thing, name, None)) for name in _FACES)
+    return thing if has_face else as_adapter(thing)
 
 
 def name_of(adapter: Any) -> str:
@@ -76,22 +84,23 @@ def name_of(adapter: Any) -> str:
     return getattr(adapter, "id", None) or type(adapter).__name__
 
 
-def member(adapter: Any, place: str) -> Member:
+def member(thing: Any, place: str) -> Member:
     """What a chain needs to know of one adapter.
 
     Args:
-        adapter: a tier, an adapter, a chain, or an object with `stream(ctx)` or `generate(ctx)`.
+        thing: a tier, an adapter, a chain, a `Model`, or an object with `stream(ctx)` or `generate(ctx)`.
         place: where it stands, for errors.
 
     Raises:
         AdapterError: it is no adapter.
         ConfigError: its id is empty, or a number of it makes no sense.
     """
-    if isinstance(adapter, type):
-        raise AdapterError(f"{place}: the class {adapter.__name__} is no adapter: pass an instance of it")
+    try:
+        adapter = callable_as(thing)
+    except AdapterError as error:
+        named = f" ({thing.id!r})" if isinstance(getattr(thing, "id", None), str) else ""
+        raise AdapterError(f"{place}{named}: {error}") from None
     name = getattr(adapter, "id", type(adapter).__name__)
-    if not is_adapter(adapter):
-        raise AdapterError(f"{place}: {name!r} is no adapter: give it generate(ctx) or stream(ctx)")
     if not isinstance(name, str) or not name.strip():
         raise ConfigError(f"give the tier a name, not {name!r}", where=place, key="id")
     where = f"tier {name!r}"

@@ -293,13 +293,20 @@ class EventStream:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            failure = classify(error)
-            if not self._fold.has_content:
+            failure = self.failure(error)
+            if failure.partial is None:
                 raise failure from failure.__cause__
-            return self._fold.failed(failure)
+            return failure.partial  # type: ignore[no-any-return]
         if self._watch.closing:
             raise ProtocolError("the stream was closed before its finish")
         return self._fold.result()
+
+    def failure(self, error: Exception) -> TierError:
+        """The classified form of what a read of this stream raised, with what had arrived as its `partial`."""
+        failure = classify(error)
+        if failure.partial is None and self._fold.has_content:
+            failure.partial = self._fold.failed(failure)
+        return failure
 
     @property
     def text(self) -> AsyncIterator[str]:
