@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 import weakref
 from typing import Any
 
@@ -12,11 +13,11 @@ from hypothesis import strategies as st
 from isthmus.errors import CutReason, ProtocolError, TierError, TransientError, chain_of_causes
 from isthmus.harness.agents import DefaultAgent
 from isthmus.harness.driver import RunStream
-from isthmus.harness.history import NOT_EXECUTED, UNKNOWN
+from isthmus.harness.history import NOT_EXECUTED, UNKNOWN, paired
 from isthmus.harness.loop import CUT_OFF, Limits
 from isthmus.models.events import Call, CallDelta, Finish, Native, Reasoning, Reset, Text
 from isthmus.models.executor import ToolResult
-from isthmus.models.tools import Tool, Tools
+from isthmus.models.tools import CancellationToken, Tool, Tools
 from isthmus.observability import hooks
 from support.turns import Turns, asks, call, says, tasks
 
@@ -222,6 +223,47 @@ async def test_cancelling_the_reader_stops_everything() -> None:
         assert (stream.outcome.outcome, stream.outcome.reason) == ("cut", CutReason.ABORTED)
         assert model.open == 0
         assert not tasks()
+
+
+async def test_a_plain_tool_does_not_hold_up_a_cancellation() -> None:
+    """F10: a thread that is still at work is told and left behind."""
+    begun, told = threading.Event(), threading.Event()
+
+    def work(cancellation_token: CancellationToken) -> None:
+        """Work until told."""
+        begun.set()
+        while not cancellation_token.cancelled:
+            begun.wait(0.001)
+        told.set()
+
+    stream = DefaultAgent(model=Turns(asks(call("work", "a"))), tools=[work]).run_stream("go")
+    task = asyncio.ensure_future(read(stream))
+    while not begun.is_set():
+        await asyncio.sleep(0)
+    task.cancel()
+    done, _ = await asyncio.wait({task}, timeout=0.05)
+    assert done
+    assert told.wait(5)
+    assert stream.outcome is not None
+    assert stream.outcome.messages[-1]["content"] == UNKNOWN
+    assert not tasks()
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("events", range(1, 12))
+async def test_leaving_after_any_event_leaves_a_valid_transcript(events: int, parallel: bool) -> None:
+    """F07, F10: wherever the reader leaves, each call has one result, the model is closed and no task is left."""
+    turn = [Reasoning("r"), Text("a"), call("echo", "a", n=1), call("echo", "b", n=2), Finish("tool-calls")]
+    model = Turns(turn, turn, says("end"))
+    agent = DefaultAgent(model=model, tools=Tools([echo], parallel_tool_calls=parallel))
+    async with agent.run_stream("go") as stream:
+        for _ in range(events):
+            await anext(stream)
+    assert stream.outcome is not None
+    assert stream.outcome.reason == CutReason.ABORTED
+    assert paired(stream.outcome.messages) == (stream.outcome.messages, ())
+    assert model.open == 0
+    assert not tasks()
 
 
 @pytest.mark.parametrize("parallel", [False, True])

@@ -24,7 +24,7 @@ from isthmus.models.stream import EventStream, Watchdog
 from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability import hooks
 
-RunEvent: TypeAlias = Event | ToolResult
+AgentEvent: TypeAlias = Event | ToolResult
 
 _UNTIMED = Timeouts(connect=None, first_content=None, idle=None, total=None)
 _IMPATIENT = 0.05
@@ -143,7 +143,7 @@ class Run:
         else:
             self.report(Replied(step, passage.shown(step), tier))
 
-    async def carry_out(self, effect: Effect) -> AsyncGenerator[RunEvent, None]:
+    async def carry_out(self, effect: Effect) -> AsyncGenerator[AgentEvent, None]:
         """The events of an effect other than a model call; a batch of calls is reported at its end."""
         if isinstance(effect, Emit):
             yield effect.event
@@ -185,7 +185,7 @@ class Run:
         return Aborted(step, self.passage.shown(step))
 
 
-async def _drive(run: Run, model: Any, watch: Watchdog) -> AsyncGenerator[RunEvent, None]:
+async def _drive(run: Run, model: Any, watch: Watchdog) -> AsyncGenerator[AgentEvent, None]:
     loop = asyncio.get_running_loop()
     watch.start(loop)
     try:
@@ -257,7 +257,7 @@ class RunStream:
         """How the run ended; None while it goes on."""
         return self._run.outcome
 
-    def __aiter__(self) -> AsyncIterator[RunEvent]:
+    def __aiter__(self) -> AsyncIterator[AgentEvent]:
         # The generator itself, so that a loop takes each event without a call through this object.
         return self._events
 
