@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from isthmus.adapters.base import ChatResponse, ModelAdapter, ToolCall
 from isthmus.chain import define_chain
 from isthmus.errors import InvalidRequestError, ToolDefinitionError, TransientError
 from isthmus.harness import DefaultAgent, Limits, RunResult
@@ -141,3 +142,43 @@ async def test_a_refusal_is_visible() -> None:
     """F20: a refusal completes the run, and its finish says what it is."""
     result = await DefaultAgent(model=Turns([Text("I will not."), Finish("refusal")])).run("go")
     assert (result.outcome.outcome, result.outcome.finish, result.text) == ("completed", "refusal", "I will not.")
+
+
+async def test_an_author_of_the_chat_face_gets_his_own_response_back() -> None:
+    """A class that writes `chat` and `make_tool_turn` renders its own tool turns, from its own response objects."""
+    made: list[Any] = []
+    turned: list[Any] = []
+
+    class Corporate(ModelAdapter):
+        """A gateway's adapter, as the chat face has it."""
+
+        def __init__(self) -> None:
+            self.model = "corp"
+            self.seen: list[Any] = []
+
+        async def chat(self, messages: Any, tools: Any) -> ChatResponse:
+            """Ask for a tool, then answer."""
+            self.seen.append(list(messages))
+            if len(self.seen) > 1:
+                return ChatResponse(text="5", tool_calls=[], stop_reason="end_turn")
+            response = ChatResponse(
+                text=None,
+                tool_calls=[ToolCall(id="t1", name="add", input={"a": 2, "b": 3})],
+                stop_reason="tool_use",
+                _raw=object(),
+            )
+            made.append(response)
+            return response
+
+        def make_tool_turn(self, response: Any, results: Any) -> list[dict[str, Any]]:
+            """Turns of its own shape."""
+            turned.append(response)
+            return [{"role": "corp", "results": [(each.id, text) for each, text in results]}]
+
+    model = Corporate()
+    result = await DefaultAgent(model=model, tools=[add]).run("2+3?")
+    assert result.text == "5"
+    assert turned == made
+    assert turned[0]._raw is made[0]._raw
+    assert model.seen[1][-1] == {"role": "corp", "results": [("t1", "5")]}
+    assert [message["role"] for message in result.messages] == ["user", "assistant", "tool", "assistant"]
