@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from isthmus.harness.history import UNKNOWN, fresh_id, paired, renamed, reply_message
-from isthmus.models.events import Native, NoteCode, StepResult, Text
+from isthmus.harness.history import UNKNOWN, fresh_id, paired, renamed, reply_message, with_id
+from isthmus.models.events import Native, NoteCode, StepResult, Text, framed
 from isthmus.models.messages import native_of, tool_message
+from isthmus.wire.frame import Frame
 from support.turns import call
 
 
@@ -56,6 +57,12 @@ def test_ids_that_are_taken_are_renamed_the_same_way_each_time() -> None:
     assert renamed(calls, {"a"}) == {"a": "a_2", "a_2": "a_2_2"}
     assert fresh_id("a", {"a", "a_2"}) == "a_3"
     assert renamed(calls, {"z"}) == {}
+
+
+def test_a_renamed_call_keeps_its_frame() -> None:
+    """What a call was decoded from stays at hand under the new id."""
+    frame = Frame(b"{}")
+    assert with_id(framed(call("f", "a"), frame), "b").raw is frame
 
 
 def test_a_reply_keeps_its_native_form_only_unchanged() -> None:

@@ -18,7 +18,7 @@ from isthmus.harness.joining import Joiner
 from isthmus.harness.loop import LoopState, Next, advance
 from isthmus.harness.outcome import Outcome, RunResult
 from isthmus.models.contract import Timeouts
-from isthmus.models.events import Call, CallDelta, Event, Finish, StepResult, Text
+from isthmus.models.events import Call, CallDelta, Event, Finish, StepResult, Text, framed
 from isthmus.models.executor import ToolExecutor, ToolResult
 from isthmus.models.stream import EventStream, Watchdog
 from isthmus.models.tools import ToolExecutionContext
@@ -86,7 +86,8 @@ class Passage:
         if delta.call_id is None or delta.call_id not in self._taken:
             return delta
         call_id = self._changes.get(delta.call_id) or fresh_id(delta.call_id, self._taken)
-        return CallDelta(delta.index, call_id, delta.tool, delta.arguments_delta)
+        moved = CallDelta(delta.index, call_id, delta.tool, delta.arguments_delta)
+        return framed(moved, delta.raw)  # type: ignore[no-any-return]
 
 
 @dataclass(slots=True)

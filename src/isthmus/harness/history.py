@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from isthmus.models.events import Call, Note, NoteCode, StepResult, Text
+from isthmus.models.events import Call, Note, NoteCode, StepResult, Text, framed
 from isthmus.models.messages import RESERVED, MessageRole, assistant_message, tool_message
 
 Message: TypeAlias = Mapping[str, Any]
@@ -80,8 +80,8 @@ def renamed(calls: Iterable[Call], taken: Iterable[str]) -> dict[str, str]:
 
 
 def with_id(call: Call, call_id: str) -> Call:
-    """The same call under another id."""
-    return Call(call.tool, call.input, call_id, call.arguments, call.problem)
+    """The same call under another id, with the frame that it came from."""
+    return framed(Call(call.tool, call.input, call_id, call.arguments, call.problem), call.raw)  # type: ignore[no-any-return]
 
 
 def reply_message(step: StepResult, text: str, calls: Sequence[Call]) -> tuple[Message | None, tuple[Note, ...]]:
