@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
@@ -16,6 +17,7 @@ from isthmus.models.jsontext import loads
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
 
+_AT_BYTE = re.compile(r"\(byte (\d+)\)")
 _END = b'{"type":"message_stop"}'
 _NO_ERROR = (b"null", b"false", b"{}", b'""')
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
@@ -54,17 +56,17 @@ class MessagesDecoder:
         Raises:
             TierError: the frame is an error, or malformed; carries the usage seen so far.
         """
-        data = frame.data
-        if b'"text_delta"' in data:
-            block = self._reply.writing
+        block = self._reply.writing
+        if block is not None:
             try:
-                quick = _decode_text(data)
+                quick = _decode_text(frame.data)
             except (msgspec.DecodeError, UnicodeDecodeError):
-                block = None
-            if block is not None and block.index == quick.index and self._truncated is None and not self.done:
-                text = quick.delta.text
-                block.texts.append(text)
-                return (framed(Text(text), frame),)
+                pass
+            else:
+                if quick.index == block.index:
+                    text = quick.delta.text
+                    block.texts.append(text)
+                    return (framed(Text(text), frame),)
         if self.done:
             return ()
         self._frame = frame
@@ -113,6 +115,7 @@ class MessagesDecoder:
                 raise self._broken(f"a frame is not a JSON object ({error}): {_shown(frame)}") from None
             # The last frame of a cut body looks so: whether it was the last is known later.
             self._truncated = frame
+            self._reply.writing = None
             return []
         kind = string(found.get("type"), "a frame's type")
         if kind == "error" or bytes(found.get("error", b"null")) not in _NO_ERROR:
@@ -180,6 +183,7 @@ class MessagesDecoder:
         if self._reply.reason is None and not self._reply.blocks:
             raise self._broken("message_stop came without content and without a stop reason")
         self.done = True
+        self._reply.writing = None
         return []
 
     def _ping(self, found: Members) -> list[Event]:
@@ -232,7 +236,8 @@ def _is_truncated(data: bytes) -> bool:
     try:
         msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return "truncated" in str(error) or "unexpected end" in str(error)
+        at = _AT_BYTE.search(str(error))  # a number that stops early is malformed at the very end
+        return "truncated" in str(error) or (at is not None and int(at[1]) >= len(data))
     return False
 
 
