@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.anthropic_fold import codes, decode, delta, folded, head, result, sse, start, stop, tail
 
 from isthmus.adapters.anthropic.decode import MessagesDecoder
 from isthmus.errors import (
@@ -19,6 +18,7 @@ from isthmus.errors import (
 from isthmus.models.events import Finish, Native, Text
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
+from support.anthropic_fold import codes, decode, delta, folded, head, result, sse, start, stop, tail
 
 HELLO = [
     head(),

@@ -7,6 +7,10 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from isthmus.models.events import CallDelta, Native, Reasoning
+from isthmus.models.messages import assistant_message
+from isthmus.wire.frame import Frame
 from support.anthropic_fold import (
     codes,
     decode,
@@ -22,10 +26,6 @@ from support.anthropic_fold import (
     user,
     whole,
 )
-
-from isthmus.models.events import CallDelta, Native, Reasoning
-from isthmus.models.messages import assistant_message
-from isthmus.wire.frame import Frame
 
 
 def tool(index=0, *pieces, call_id="toolu_1", name="f", **more):
