@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -142,7 +143,7 @@ def test_recorded_conversations_echo_what_we_would_send():
             by_source.setdefault(row.source, []).append(row)
     checked = 0
     for group in by_source.values():
-        for earlier, later in zip(group, group[1:], strict=False):
+        for earlier, later in pairwise(group):
             echoed = [turn for turn in turns_of(load(later).request) if turn["role"] == "assistant"]
             step = read(load(earlier).body)
             if not echoed or not is_echo(echoed[-1]["content"], step):
