@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -68,19 +69,19 @@ def string(value: msgspec.Raw | None, what: str) -> str:
 def object_text(arguments: str) -> Raw | None:
     """Arguments as the JSON object that they are, verbatim; None where they are none.
 
-    Blank arguments and `null` are the empty object. `NaN` and `Infinity`, which Python's own reader lets pass, are no
-    JSON and would spoil the whole request.
+    Blank arguments and `null` are the empty object. Lone surrogates are let through, respelt; `NaN` and `Infinity`,
+    which Python's own reader lets pass too, are no JSON and would spoil the whole request.
     """
     if not arguments.strip() or arguments.strip() == "null":
         return Raw(b"{}")
-    try:
-        if not isinstance(json.loads(arguments, parse_constant=_no_constant), dict):
-            return None
+    with suppress(ValueError):
+        fields(arguments)
         return Raw(arguments.encode())
-    except UnicodeEncodeError:
-        return Raw(dumps(json.loads(arguments)))
+    try:
+        value = json.loads(arguments, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return None
+    return Raw(json.dumps(value).encode()) if isinstance(value, dict) else None
 
 
 def _no_constant(name: str) -> None:
