@@ -111,7 +111,7 @@ class Source:
 
     async def _chat_arguments(self, adapter: Any, ctx: GenerateContext, notes: list[Note]) -> tuple[Any, Any, Any]:
         alone = self._alone(adapter)
-        target = adjusted(adapter, ctx, notes)
+        target = adjusted(adapter, ctx, notes, alone=alone)
         if alone:
             note_left_out(ctx, notes)
         make = getattr(target, "make_tool_turn", None)
