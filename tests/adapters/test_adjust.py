@@ -44,6 +44,7 @@ def _fresh() -> None:
 
 
 def codes(step: Any) -> list[str]:
+    """The codes of a reply's notes."""
     return [str(note.code) for note in step.notes]
 
 

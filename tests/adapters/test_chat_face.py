@@ -6,12 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.face_kit import CTX, LOOK, TOOL_DICTS
 
 from isthmus.adapters.base import ChatResponse, ModelAdapter, ToolCall
 from isthmus.errors import ProtocolError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, Finish, NoteCode, Reasoning, Text
+from support.face_kit import CTX, LOOK, TOOL_DICTS
 
 
 def streaming(*pairs: Any) -> Any:

@@ -7,14 +7,14 @@ import json
 from typing import Any
 
 import pytest
-from support.face_kit import LOOK
 
 from isthmus.adapters.base import ChatResponse, ModelAdapter, ToolCall
-from isthmus.adapters.render import Rendered, read_context, read_tools, rendered
+from isthmus.adapters.render import read_context, read_tools, remembered, rendered
 from isthmus.errors import InvalidRequestError, ProtocolError
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.events import Call, Finish, Native, NoteCode, Text
 from isthmus.models.messages import assistant_message, tool_message
+from support.face_kit import LOOK
 
 USER = {"role": "user", "content": "hi"}
 
@@ -162,11 +162,11 @@ async def test_a_chat_layer_keeps_what_its_parent_was_asked() -> None:
 
 
 async def test_a_layer_that_adds_a_message_keeps_the_rest() -> None:
-    """Adding to the list, or building a new one from it with +, keeps the remembered context."""
+    """A new list made of the messages keeps the remembered context."""
 
     class Adds(Rich):
         async def chat(self, messages: Any, tools: Any) -> Any:
-            return await super().chat([{"role": "user", "content": "first"}] + messages, tools)
+            return await super().chat([{"role": "user", "content": "first"}, *messages], tools)
 
     adapter = Adds()
     await adapter.generate(GenerateContext(messages=(USER,), effort="high"))
@@ -174,14 +174,12 @@ async def test_a_layer_that_adds_a_message_keeps_the_rest() -> None:
     assert [message["content"] for message in adapter.asked[-1].messages] == ["first", "hi"]
 
 
-def test_lists_made_of_a_rendered_list_remember_too() -> None:
-    """Sums, slices and copies remember the context; an item is just an item."""
+def test_an_empty_or_foreign_list_remembers_nothing() -> None:
+    """Only a rendered list, or a list that holds rendered messages, has a context to remember."""
     ctx = GenerateContext(effort="low")
-    made = rendered([USER, USER], ctx)
-    for other in (made + [USER], [USER] + made, made[:1], made.copy()):
-        assert isinstance(other, Rendered)
-        assert other.ctx is ctx
-    assert made[0] is USER
+    assert remembered(rendered([], ctx)) is ctx
+    assert remembered([]) is None
+    assert remembered([USER]) is None
 
 
 async def test_neutral_turns_carry_the_native_form_through_a_seed_000_loop() -> None:
