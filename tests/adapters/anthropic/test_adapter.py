@@ -191,6 +191,24 @@ def test_identity_and_ceiling():
     assert (made.id, made.max_tokens, made.max_output_tokens) == ("anthropic:m", 8192, 8192)
 
 
+async def test_a_tool_turn_through_the_chat_face_keeps_the_thinking():
+    """F03, seed 000: chat, make_tool_turn, chat: the signed thinking stands before the call in the next request."""
+    thinking = {"type": "thinking", "thinking": "Hm", "signature": "S=="}
+    use = {"type": "tool_use", "id": "toolu_9", "name": "get_weather", "input": {"city": "Rome"}}
+    events = [head(), start(0, thinking), stop(0), start(1, use), stop(1), *tail("tool_use")]
+    tools = [{"name": "get_weather", "description": "Weather.", "input_schema": {"type": "object"}}]
+    messages = [user("Rome?")]
+    async with serving(Server(200, "text/event-stream", streamed(*events))) as server, adapter(server) as model:
+        reply = await model.chat(messages, tools)
+        turn = model.make_tool_turn(reply, [(reply.tool_calls[0], "24 C")])
+        await model.chat([*messages, *turn], tools)
+    assert (reply.stop_reason, reply.tool_calls[0].input) == ("tool_use", {"city": "Rome"})
+    body = json.loads(server.bodies[-1])
+    assert body["messages"][1] == {"role": "assistant", "content": [thinking, use]}
+    assert body["messages"][2]["content"] == [{"type": "tool_result", "tool_use_id": "toolu_9", "content": "24 C"}]
+    assert body["tools"] == tools
+
+
 @pytest.mark.corpus
 async def test_recorded_streams_over_a_socket():
     """A sample of recorded bodies, served over a real socket, gives what a second reading says."""
