@@ -92,6 +92,7 @@ def may_use(name: str, library: str) -> bool:
 # Signatures that DESIGN section 4 or a seed fixes.
 CONSTRUCTORS = {
     "AnthropicAdapter",
+    "DefaultAgent",
     "LocalAdapter",
     "OpenAIChatAdapter",
     "TierError",

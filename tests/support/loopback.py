@@ -132,6 +132,7 @@ class LoopbackServer:
         self._tasks.add(asyncio.create_task(self._watch(reader, queue, self.connections, gone)))
         self._tasks.add(asyncio.create_task(self._serve(writer, queue, gone)))
         self.connections += 1
+        self._change.set()
 
     async def _serve(
         self, writer: asyncio.StreamWriter, queue: asyncio.Queue[Seen | None], gone: asyncio.Event

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -106,8 +106,8 @@ class KeySource:
         if self.api_key:
             return Secret(self.api_key.strip()), "the argument api_key"
         if self.api_key_command:
-            ttl = 0.0 if refresh else self.api_key_ttl_ms / 1000
-            return await _vended(self.api_key_command, ttl), "api_key_command"
+            refused = self._seen if refresh else ()
+            return await _vended(self.api_key_command, self.api_key_ttl_ms / 1000, refused), "api_key_command"
         if self.configured:
             return Secret(self.configured.strip()), "the configuration"
         value = Secret(os.environ.get(self.variable, "").strip()) if self.variable else None
@@ -138,13 +138,13 @@ _vended_keys: dict[str, tuple[float, Secret]] = {}
 _runs: dict[tuple[asyncio.AbstractEventLoop, str], _Run] = {}
 
 
-async def _vended(command: str, ttl: float) -> Secret:
-    """The key that a command prints, from memory if it is younger than `ttl` seconds.
+async def _vended(command: str, ttl: float, refused: Container[str]) -> Secret:
+    """The key that a command prints, from memory if it is younger than `ttl` seconds and not among the refused.
 
     All who ask while the command runs wait for the same run; it is stopped when none of them is left.
     """
     held = _vended_keys.get(command)
-    if held is not None and monotonic() - held[0] < ttl:
+    if held is not None and monotonic() - held[0] < ttl and held[1] not in refused:
         return held[1]
     place = (asyncio.get_running_loop(), command)
     run = _runs.get(place)
