@@ -5,7 +5,7 @@ from __future__ import annotations
 from architecture.source import Module
 
 _RANK0 = {"isthmus.errors", "isthmus.secret", "isthmus.wire.frame"}
-_BASE = {"base", "chat", "codec", "faces", "registry"}
+_BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
 _SHARED = {"classify", "drive", "openai_chat", "anthropic"}
 _TOP = ("console", "studio", "bulk")
 
