@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from isthmus.wire.retryafter import retry_after
@@ -71,6 +71,9 @@ VALUES = (
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), VALUES))
+@example({"x-ratelimit-reset": "9" * 30, "date": DATE})
+@example({"x-ratelimit-reset": "1e308", "date": DATE})
+@example({"x-ratelimit-reset": "99999-01-01", "date": DATE})
 def test_no_header_makes_it_fail(headers: dict[str, str]) -> None:
     """F09: garbage never raises, and a wait is never negative."""
     wait = retry_after(headers)
