@@ -74,8 +74,9 @@ class HttpTransport:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            for other in [other for other in self._pools if other.is_closed()]:
-                del self._pools[other]
+            for other in tuple(self._pools):
+                if other.is_closed():
+                    self._pools.pop(other, None)
             keeper = _keep(weakref.ref(self), loop, self._connect, self._ssl)
             # Nothing is awaited before the first yield, so no other task can come between.
             pool = self._pools[loop] = _Pool(keeper, await anext(keeper))
