@@ -253,6 +253,7 @@ def test_nothing_makes_it_fail(value: Any, status: int, headers: dict[str, str])
     assert isinstance(error.message, str)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60), st.integers(300, 599))
 def test_no_bytes_make_it_fail(body: bytes, status: int) -> None:
     """F18: a body that is no text, no JSON, or half of either is classified by its status."""

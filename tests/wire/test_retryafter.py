@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from isthmus.wire.retryafter import retry_after
@@ -70,6 +70,7 @@ VALUES = (
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(NAMES), VALUES))
 @example({"x-ratelimit-reset": "9" * 30, "date": DATE})
 @example({"x-ratelimit-reset": "1e308", "date": DATE})
