@@ -198,8 +198,9 @@ def remembered(messages: Any) -> GenerateContext | None:
     """The context that messages were rendered from: a rendered list, or a list with some of its messages."""
     if isinstance(messages, Rendered):
         return messages.ctx
-    held = (message.ctx for message in messages if isinstance(message, RoleDict))
-    return next(held, None) if isinstance(messages, list | tuple) else None
+    if not isinstance(messages, list | tuple):
+        return None
+    return next((message.ctx for message in messages if isinstance(message, RoleDict)), None)
 
 
 def read_context(messages: Any, tools: Any = None, *, own_brief: str = "", **settings: Any) -> GenerateContext:
@@ -215,6 +216,8 @@ def read_context(messages: Any, tools: Any = None, *, own_brief: str = "", **set
     Raises:
         InvalidRequestError: a message or a tool that is none.
     """
+    if not isinstance(messages, Iterable):
+        raise InvalidRequestError(f"messages must be a list of role dicts, not {type(messages).__name__}")
     base = remembered(messages) or GenerateContext()
     turns = [_original(message, place) for place, message in enumerate(messages)]
     lead = next((n for n, turn in enumerate(turns) if turn.get("role") not in _LEADING), len(turns))
