@@ -17,7 +17,7 @@ from isthmus.adapters.base import ChatResponse, ModelAdapter, ToolCall, as_adapt
 from isthmus.errors import AdapterError
 from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.checks import check_reply, check_tool_turn
-from isthmus.models.contract import GenerateContext
+from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Finish, StepResult, Text
 from isthmus.models.fold import consume_stream
 from isthmus.models.model import Model
@@ -278,7 +278,6 @@ async def test_an_adapter_is_a_block_and_its_own_run() -> None:
 
 async def test_an_adapters_own_timeouts_guard_its_streams() -> None:
     """F24: the class attribute `timeouts` reaches the stream."""
-    from isthmus.models.contract import Timeouts
 
     class Silent(ModelAdapter):
         timeouts = Timeouts(first_content=0.02)

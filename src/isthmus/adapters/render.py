@@ -34,14 +34,10 @@ class Rendered(list[Any]):
     """
 
     __slots__ = ("ctx",)
-    ctx: GenerateContext
 
-
-def rendered(items: Iterable[Any], ctx: GenerateContext) -> Rendered:
-    """A list of messages that remembers its context."""
-    made = Rendered(items)
-    made.ctx = ctx
-    return made
+    def __init__(self, items: Iterable[Any], ctx: GenerateContext) -> None:
+        super().__init__(items)
+        self.ctx = ctx
 
 
 def fresh(value: Any) -> Any:
@@ -119,7 +115,7 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, notes: list[Note]) -
             results.append((calls[messages[place]["tool_call_id"]], _output(messages[place].get("content"))))
             place += 1
         made += await _spliced(turns.make(response, results), ctx)
-    return rendered(made, ctx)
+    return Rendered(made, ctx)
 
 
 async def _spliced(turns: Any, ctx: GenerateContext) -> list[Any]:
