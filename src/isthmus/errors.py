@@ -4,13 +4,13 @@
     ├── TierError                   a model call failed, classified
     │   ├── TransientError          worth another try on the same tier
     │   ├── UnavailableError        down, overloaded or gone: next tier at once
+    │   │   └── ChainExhausted      every tier of a chain failed
     │   ├── CredentialsError        key, permission or billing
     │   ├── ContextOverflowError    the prompt does not fit
     │   ├── RefusedError            content policy, before any content
     │   ├── InvalidRequestError     the request is wrong (also a ValueError)
     │   ├── ProtocolError           the other side, or an adapter, broke its contract
     │   └── UnclassifiedError       anything else
-    ├── ChainExhausted              every tier of a chain failed
     ├── ConfigError                 a setting is wrong (also a ValueError)
     ├── AdapterError                an adapter class is not usable (also a TypeError)
     ├── ToolDefinitionError         a tool cannot be offered (also a ValueError)
@@ -214,8 +214,11 @@ def tier_error(
     return error
 
 
-class ChainExhausted(IsthmusError):
-    """Every tier of a chain failed; names each attempt.
+class ChainExhausted(UnavailableError):
+    """Every tier of a chain failed; names each attempt, and its cause is the last one's error.
+
+    To a chain around it, this one is a tier that is "unavailable"; if nothing but overflows stopped it, "overflow".
+    `retry_after` is the shortest wait that any of the failures asked for.
 
     Args:
         chain_id: the chain's id.
@@ -226,7 +229,16 @@ class ChainExhausted(IsthmusError):
         self.chain_id = chain_id
         self.failures = tuple(failures)
         tries = "; ".join(f"{f.tier} try {f.attempt}: {f.error.error_class}: {f.error.message}" for f in self.failures)
-        super().__init__(f"chain {chain_id!r}: no tier answered ({tries or 'none could be tried'})")
+        hints = [f.error.retry_after for f in self.failures if f.error.retry_after is not None]
+        super().__init__(
+            f"chain {chain_id!r}: no tier answered ({tries or 'none could be tried'})",
+            retry_after=min(hints, default=None),
+        )
+        if self.failures and all(f.error.error_class == ErrorClass.OVERFLOW for f in self.failures):
+            self.error_class = ErrorClass.OVERFLOW
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.chain_id, self.failures)
 
 
 class ConfigError(IsthmusError, ValueError):
@@ -249,7 +261,7 @@ class AdapterError(IsthmusError, TypeError):
     """An adapter class that cannot be used as written; says what to write."""
 
 
-class ToolDefinitionError(IsthmusError, ValueError):
+class ToolDefinitionError(IsthmusError, ValueError, TypeError):
     """A tool that cannot be offered to a model; names the tool and the remedy."""
 
 

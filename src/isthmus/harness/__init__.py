@@ -1,1 +1,31 @@
-"""Agents: the loop and what drives it."""
+"""Agents: the loop and what drives it. Names load where they are first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from isthmus.harness.agents import DefaultAgent
+    from isthmus.harness.driver import RunStream
+    from isthmus.harness.loop import Limits
+    from isthmus.harness.outcome import Outcome, RunResult
+    from isthmus.models.executor import ToolResult
+
+_PLACES = {
+    "DefaultAgent": "isthmus.harness.agents",
+    "Limits": "isthmus.harness.loop",
+    "Outcome": "isthmus.harness.outcome",
+    "RunResult": "isthmus.harness.outcome",
+    "RunStream": "isthmus.harness.driver",
+    "ToolResult": "isthmus.models.executor",
+}
+
+__all__ = ["DefaultAgent", "Limits", "Outcome", "RunResult", "RunStream", "ToolResult"]
+
+
+def __getattr__(name: str) -> Any:
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(place), name)

@@ -142,17 +142,22 @@ class Native(_RawSlot):
         event_type: what it is there, e.g. "thinking" or "message".
         payload: the value; or
         json: its JSON text exactly as it came, decoded only when `payload` is asked for.
+        held: the live object behind it, for as long as this process has it; no part of equality, repr or JSON.
     """
 
-    __slots__ = ("_payload", "event_type", "json", "provider")
+    __slots__ = ("_payload", "event_type", "held", "json", "provider")
 
     type: ClassVar[str] = "native"
     provider: str
     event_type: str
     json: bytes
+    held: Any
 
-    def __init__(self, provider: str, event_type: str, payload: Any = None, *, json: bytes | None = None) -> None:
+    def __init__(
+        self, provider: str, event_type: str, payload: Any = None, *, json: bytes | None = None, held: Any = None
+    ) -> None:
         object.__setattr__(self, "provider", provider)
+        object.__setattr__(self, "held", held)
         object.__setattr__(self, "event_type", event_type)
         object.__setattr__(self, "json", dumps(payload) if json is None else bytes(json))
 

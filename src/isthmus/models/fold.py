@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
-from hashlib import sha256
 from inspect import isawaitable
 from typing import Any
 
@@ -17,14 +16,13 @@ from isthmus.models.events import (
     Finish,
     Native,
     Note,
-    NoteCode,
     Reasoning,
     Reset,
     StepResult,
     Text,
     framed,
 )
-from isthmus.models.normalise import settle, to_event
+from isthmus.models.normalise import identified, settle, to_event, to_finish_reason
 
 
 def classify(error: BaseException) -> TierError:
@@ -68,20 +66,22 @@ class Fold:
         """Take one event; returns it, or the form that the rules make of it.
 
         Raises:
-            ProtocolError: anything after `Finish`; a second call with the same id.
+            ProtocolError: anything after `Finish`; a second call with the same id; a field that is not what it must be.
         """
-        kind = type(event)
         if self.finish is not None:
             raise ProtocolError(f"{event.type!r} after the finish: a stream ends with exactly one finish")
-        if kind is Text:
-            if event.text:  # type: ignore[union-attr]
-                self._texts.append(event.text)  # type: ignore[union-attr]
+        if type(event) is Text:
+            text = event.text
+            if text:
+                self._texts.append(text)
+            elif text != "":
+                raise ProtocolError(f"text event: 'text' must be str, not {type(text).__name__}")
             return event
         return self._add_other(event)
 
     def _add_other(self, event: Event) -> Event:
         if isinstance(event, Call):
-            event = self._identified(event)
+            event = identified(event, self._calls, self._notes)
             self._flush()
             self._events.append(event)
         elif isinstance(event, Reasoning):
@@ -95,21 +95,10 @@ class Fold:
             event = self._finished(event)
         return event
 
-    def _identified(self, call: Call) -> Call:
-        if not call.call_id:
-            seed = f"{len(self._calls)}\0{call.tool}\0{call.arguments}"
-            made = "call_" + sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:20]
-            self._notes.append(Note(NoteCode.CALL_ID_MADE, f"{call.tool}: {made}"))
-            call = framed(Call(call.tool, call.input, made, call.arguments, call.problem), call.raw)
-        call_id = call.call_id or ""
-        if call_id in self._calls:
-            raise ProtocolError(f"two calls with the id {call_id!r}: ids must be unique within a reply")
-        self._calls.add(call_id)
-        return call
-
     def _finished(self, event: Finish) -> Finish:
         self._flush()
-        finish, notes = settle(event.finish, tuple(self._events), (*self._notes, *event.notes))
+        reason = to_finish_reason(event.finish, "finish event")
+        finish, notes = settle(reason, tuple(self._events), (*self._notes, *event.notes))
         if finish != event.finish or notes != event.notes:
             settled = Finish(finish, event.usage, event.raw_reason, event.error, event.native, notes)
             event = framed(settled, event.raw)
@@ -118,8 +107,11 @@ class Fold:
 
     def _flush(self) -> None:
         if self._texts:
-            self._events.append(Text("".join(self._texts)))
-            self._texts = []
+            texts, self._texts = self._texts, []
+            try:
+                self._events.append(Text("".join(texts)))
+            except TypeError:
+                raise ProtocolError("text event: 'text' must be str") from None
 
     def result(self) -> StepResult:
         """The whole reply.
@@ -213,7 +205,7 @@ async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> St
     except Exception as error:
         failure = classify(error)
         if not fold.has_content:
-            raise failure from (None if failure is error else error)
+            raise failure from failure.__cause__
         return fold.failed(failure)
     finally:
         await source.aclose()  # type: ignore[attr-defined]

@@ -23,6 +23,29 @@ class MessageRole(StrEnum):
     TOOL = "tool"
 
 
+class LiveForm(dict[str, Any]):
+    """A native form in a message that also holds the live object it was made from: plain JSON to everybody else."""
+
+    __slots__ = ("held",)
+    held: Any
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LiveForm:
+        return live_form(self, self.held)
+
+    def __copy__(self) -> LiveForm:
+        return live_form(self, self.held)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
+def live_form(form: Mapping[str, Any], held: Any) -> LiveForm:
+    """The form, with its live object at its side."""
+    made = LiveForm(form)
+    made.held = held
+    return made
+
+
 def provider_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The messages without this library's bookkeeping, on copies; content and order unchanged."""
     return [{key: value for key, value in message.items() if key != RESERVED} for message in messages]
@@ -55,13 +78,12 @@ def assistant_message(step: StepResult) -> dict[str, Any]:
         message["tool_calls"] = calls
     native = step.message
     if native is not None:
-        message[RESERVED] = {
-            "native": {
-                "dialect": native.provider,
-                "of": fingerprint(message),
-                "json": native.json.decode("utf-8", "surrogatepass"),
-            }
+        form = {
+            "dialect": native.provider,
+            "of": fingerprint(message),
+            "json": native.json.decode("utf-8", "surrogatepass"),
         }
+        message[RESERVED] = {"native": form if native.held is None else live_form(form, native.held)}
     return message
 
 
@@ -85,7 +107,8 @@ def native_of(message: Mapping[str, Any], dialect: str) -> tuple[Native | None, 
         return None, Note(NoteCode.NATIVE_DROPPED, f"a native form of {held.get('dialect')} was left out")
     if held.get("of") != fingerprint(message):
         return None, Note(NoteCode.NATIVE_STALE, "the message was changed after its native form was made")
-    return Native(dialect, "message", json=str(held["json"]).encode("utf-8", "surrogatepass")), None
+    live = getattr(held, "held", None)
+    return Native(dialect, "message", json=str(held["json"]).encode("utf-8", "surrogatepass"), held=live), None
 
 
 def text_of(content: Any) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from typing import Any
 
 from isthmus.errors import ProtocolError, TierError
@@ -22,6 +23,7 @@ from isthmus.models.events import (
     StepResult,
     Text,
     Usage,
+    framed,
 )
 from isthmus.models.jsontext import dumps, loads
 
@@ -199,14 +201,15 @@ def to_step_result(value: Any) -> StepResult:
         value = StepResult(**{"finish": None, **found})
     if not isinstance(value, StepResult):
         raise ProtocolError(f"generate must return a StepResult or a dict, not {type(value).__name__}")
-    events = tuple(to_event(event) for event in value.events)
-    for event in events:
-        if not isinstance(event, Text | Call):
-            raise ProtocolError(f"step result: events hold text and calls only, not {event.type!r}")
+    if not isinstance(value.reasoning, str):
+        raise ProtocolError(f"step result: 'reasoning' must be str, not {type(value.reasoning).__name__}")
+    made: list[Note] = []
+    events = _content([to_event(event) for event in value.events], made)
     error = value.error if isinstance(value.error, TierError) else None
-    finish, notes = settle(to_finish_reason(value.finish, "step result"), events, _notes(value.notes))
+    reason = to_finish_reason(value.finish, "step result")
+    finish, notes = settle(reason, events, (*made, *_notes(value.notes)))
     return StepResult(
-        events=events,  # type: ignore[arg-type]
+        events=events,
         finish=finish,
         raw_reason=value.raw_reason,
         usage=to_usage(value.usage),
@@ -217,7 +220,46 @@ def to_step_result(value: Any) -> StepResult:
     )
 
 
-def settle(finish: str, events: tuple[Event, ...], notes: tuple[Note, ...]) -> tuple[str, tuple[Note, ...]]:
+def identified(call: Call, seen: set[str], notes: list[Note]) -> Call:
+    """The call with an id that is unique in its reply: its own, or one made from what it is and where it stands.
+
+    Args:
+        call: the call.
+        seen: the ids of the calls before it; its own is added.
+        notes: takes a note where an id was made.
+
+    Raises:
+        ProtocolError: its id was there before.
+    """
+    call_id = call.call_id
+    if not call_id:
+        place = f"{len(seen)}\0{call.tool}\0{call.arguments}"
+        call_id = "call_" + sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+        notes.append(Note(NoteCode.CALL_ID_MADE, f"{call.tool}: {call_id}"))
+        call = framed(Call(call.tool, call.input, call_id, call.arguments, call.problem), call.raw)
+    if call_id in seen:
+        raise ProtocolError(f"two calls with the id {call_id!r}: ids must be unique within a reply")
+    seen.add(call_id)
+    return call
+
+
+def _content(events: Iterable[Event], notes: list[Note]) -> tuple[Text | Call, ...]:
+    """A reply's content as a stream of it would fold: texts joined, empty ones gone, every call with an id."""
+    content: list[Text | Call] = []
+    seen: set[str] = set()
+    for event in events:
+        if isinstance(event, Call):
+            content.append(identified(event, seen, notes))
+        elif not isinstance(event, Text):
+            raise ProtocolError(f"step result: events hold text and calls only, not {event.type!r}")
+        elif content and isinstance(content[-1], Text):
+            content[-1] = Text(content[-1].text + event.text)
+        elif event.text:
+            content.append(event)
+    return tuple(content)
+
+
+def settle(finish: str, events: tuple[Any, ...], notes: tuple[Note, ...]) -> tuple[str, tuple[Note, ...]]:
     """The finish that the content calls for: any whole call runs, whatever the reason says.
 
     Raises:

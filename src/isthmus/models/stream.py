@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+import sys
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager
 from time import monotonic
-from types import TracebackType
-from typing import Any
+from types import AsyncGeneratorType, TracebackType
+from typing import Any, cast
 
-from isthmus.errors import ProtocolError, TransientError
+from isthmus.errors import ProtocolError, TierError, TransientError
 from isthmus.models.contract import Timeouts
 from isthmus.models.events import EVENT_TYPES, Event, StepResult, Text
 from isthmus.models.fold import Fold, classify, close, iterate
 from isthmus.models.normalise import to_event
 
+# Asked once an event. On 3.11 `asyncio.current_task` is Python and takes longer than all else here, so the table behind
+# it is read; from 3.12 on it is C.
+if sys.version_info >= (3, 12):
+    _running_task: Callable[[Any], asyncio.Task[Any] | None] = asyncio.current_task
+else:
+    _running_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
+
+_IMPATIENT = 0.05
+
 
 class Watchdog:
     """One timer a stream: interrupts the task that waits for the next event once that has taken too long.
 
-    Counts only while somebody waits: a slow consumer never runs into it.
+    Counts only while somebody waits: a slow consumer never runs into it. The stream itself says whether that is so, and
+    is asked only when the timer fires.
     """
 
     __slots__ = (
         "_baseline",
         "_handle",
+        "_hit",
+        "_home",
         "_loop",
+        "_pump",
         "_started",
         "_timeouts",
         "closing",
-        "expired",
-        "seen",
         "since",
         "task",
     )
@@ -38,104 +52,149 @@ class Watchdog:
         self._timeouts = timeouts
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handle: asyncio.TimerHandle | None = None
+        self._pump: Callable[[], AsyncGenerator[Any, None] | None] = _nothing
         self._started = 0.0
+        self._home: asyncio.Task[Any] | None = None
         self._baseline = 0
+        self._hit: str | None = None
         self.task: asyncio.Task[Any] | None = None
         self.since = 0.0
-        self.seen = False
-        self.expired: str | None = None
         self.closing = False
 
-    def start(self) -> None:
-        """Arm the timer in the running loop."""
-        self._loop = asyncio.get_running_loop()
+    def guard(self, pump: AsyncGenerator[Any, None]) -> None:
+        """Watch this generator; it may go away when nobody else holds it."""
+        self._pump = weakref.ref(pump)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Arm the timer."""
+        self._loop = loop
         self._started = self.since = monotonic()
-        self.task = asyncio.current_task()
-        self._arm()
+        self.task = self._home = asyncio.current_task(loop)
+        self._baseline = self.task.cancelling() if self.task is not None else 0
+        self._arm(self._limit())
+
+    def restart(self, timeouts: Timeouts) -> None:
+        """Time something new from now on: another try within the same stream, or, without limits, nothing."""
+        self._timeouts = timeouts
+        self._started = self.since = monotonic()
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._arm(self._limit())
 
     def stop(self) -> None:
-        """Disarm it."""
-        self.task = None
+        """Disarm it; an interruption that somebody else caught is taken back."""
+        if self._hit is not None and self.task is not None:
+            self.task.uncancel()
+        self.task = self._hit = None
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
-    def _limit(self) -> tuple[str, float] | None:
-        """What expires next, and in how many seconds from now."""
-        now = monotonic()
-        limits = []
-        waiting = self._timeouts.idle if self.seen else self._timeouts.first_content
-        if waiting is not None:
-            name = "idle" if self.seen else "first content"
-            limits.append((self.since + waiting - now, f"{name}: no event for {waiting:g} s"))
-        if self._timeouts.total is not None:
-            limits.append((self._started + self._timeouts.total - now, f"total: {self._timeouts.total:g} s are over"))
-        if not limits:
-            return None
-        left, why = min(limits)
-        return why, left
+    def waiting(self) -> bool:
+        """Whether a task waits for the next event at this moment."""
+        pump = self._pump()
+        return pump is not None and cast("AsyncGeneratorType[Any, None]", pump).ag_running
 
-    def _arm(self) -> None:
-        limit = self._limit()
+    def _limit(self) -> tuple[float, str] | None:
+        """In how many seconds from now what expires next."""
+        now, times = monotonic(), self._timeouts
+        first = self.since == self._started
+        patience, name = (times.first_content, "first content") if first else (times.idle, "idle")
+        limits = []
+        if patience is not None:
+            limits.append((self.since + patience - now, f"{name}: no event for {patience:g} s"))
+        if times.total is not None:
+            limits.append((self._started + times.total - now, f"total: {times.total:g} s are over"))
+        return min(limits, default=None)
+
+    def _arm(self, limit: tuple[float, str] | None, least: float = 0.001) -> None:
         if limit is not None and self._loop is not None:
-            self._handle = self._loop.call_later(max(limit[1], 0.001), self._tick)
+            # An event may come while the first one is awaited, and `idle` be over before that wait would have been.
+            idle = self._timeouts.idle
+            left = limit[0] if idle is None else min(limit[0], idle)
+            self._handle = self._loop.call_later(max(left, least), self._tick)
 
     def _tick(self) -> None:
+        self._handle = None
         limit = self._limit()
         if limit is None:
             return
-        if self.task is None and self._loop is not None:
-            self._handle = self._loop.call_later(max(limit[1], self._pause()), self._tick)
-        elif limit[1] > 0:
-            self._arm()
+        if not self.waiting():
+            self._arm(limit, self._pause())
+        elif limit[0] > 0:
+            self._arm(limit)
         else:
-            self.expired = limit[0]
-            self._handle = None
-            self.interrupt()
+            self.interrupt(limit[1])
 
     def _pause(self) -> float:
         """How long to leave a stream alone whose consumer is busy."""
         return min(t for t in (self._timeouts.idle, self._timeouts.first_content, 1.0) if t)
 
-    def interrupt(self) -> None:
-        """Cancel the task that waits, if one does."""
-        if self.task is not None:
-            self._baseline = self.task.cancelling()
+    def interrupt(self, why: str) -> None:
+        """Cancel the task that waits."""
+        if self.task is not None and self._hit is None:
+            self._hit = why
+            if self.task is not self._home:
+                self._home, self._baseline = self.task, self.task.cancelling()
             self.task.cancel()
 
-    def claim(self) -> bool:
-        """Whether a cancellation that was just caught is this watchdog's own; if so it is taken back."""
-        task = self.task
-        if task is None or not (self.expired or self.closing):
-            return False
-        return task.uncancel() <= self._baseline
+    def claim(self) -> str | None:
+        """Why a cancellation that was just caught is this watchdog's own; None if somebody else wants it too."""
+        why, self._hit = self._hit, None
+        if why is None or self.task is None:
+            return None
+        return why if self.task.uncancel() <= self._baseline else None
+
+    def overdue(self) -> TransientError | None:
+        """The time-out behind a cancellation that the source caught itself, which is taken back; None for any other."""
+        why = None if self.closing else self.claim()
+        return None if why is None else TransientError(f"time-out: {why}")
+
+
+def _nothing() -> None:
+    return None
 
 
 async def _pump(source: Any, fold: Fold, watch: Watchdog) -> AsyncGenerator[Event, None]:
-    current = asyncio.current_task
-    texts = fold.add
+    loop = asyncio.get_running_loop()
+    add, running_task, clock = fold.add, _running_task, monotonic
     inner: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
-    watch.start()
+    watch.start(loop)
     try:
         async for event in inner:
             if type(event) not in EVENT_TYPES:
                 event = to_event(event)
-            event = texts(event)
-            watch.task = None
-            watch.seen = True
-            yield event
-            watch.since = monotonic()
-            watch.task = current()
+            yield add(event)
+            watch.since = clock()
+            watch.task = running_task(loop)
         if fold.finish is None:
             raise ProtocolError("the stream ended without a finish")
     except asyncio.CancelledError:
-        if not watch.claim():
+        why = watch.claim()
+        if why is None:
             raise
         if not watch.closing:
-            raise TransientError(f"time-out: {watch.expired}") from None
+            raise TransientError(f"time-out: {why}") from None
     finally:
         watch.stop()
         await close(inner)
+
+
+async def _within(source: Any, around: Callable[[], AbstractContextManager[Any]]) -> AsyncIterator[Any]:
+    """The same events, each step of the source taken inside a context of its own that the consumer never sees."""
+    inner: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
+    try:
+        while True:
+            with around():
+                try:
+                    event = await anext(inner)
+                except StopAsyncIteration:
+                    return
+            yield event
+    finally:
+        with around():
+            await close(inner)
 
 
 class EventStream:
@@ -146,37 +205,53 @@ class EventStream:
 
     Args:
         source: an async iterator of events, as an author wrote it.
-        timeouts: how long to wait for the first event, between events, and in all.
+        timeouts: how long to wait for the first event, between events, and in all; or the watchdog that the source
+            restarts by itself.
+        around: makes a context that each step of the source runs in, e.g. one that makes a span current.
     """
 
-    __slots__ = ("__weakref__", "_fold", "_pump", "_source", "_watch")
+    __slots__ = ("__weakref__", "_around", "_fold", "_pump", "_shared", "_source", "_watch")
 
-    def __init__(self, source: Any, timeouts: Timeouts | None = None) -> None:
+    def __init__(
+        self,
+        source: Any,
+        timeouts: Timeouts | Watchdog | None = None,
+        *,
+        around: Callable[[], AbstractContextManager[Any]] | None = None,
+    ) -> None:
         self._source: Any = source
+        self._around = around
         self._fold = Fold()
-        self._watch = Watchdog(timeouts or Timeouts())
+        self._shared = isinstance(timeouts, Watchdog)
+        self._watch = timeouts if isinstance(timeouts, Watchdog) else Watchdog(timeouts or Timeouts())
         self._pump: AsyncGenerator[Event, None] | None = None
 
     @staticmethod
     def bare(stream: Any) -> Any:
-        """The author's own iterator behind a stream that nobody has begun, for a level that adds its own door."""
-        if isinstance(stream, EventStream) and stream._pump is None:
-            return stream._source
-        return stream
+        """The author's own iterator behind a stream that nobody has begun, for a level that adds its own door.
+
+        A stream whose source shares its watchdog stays as it is: nothing else would time that source.
+        """
+        if not isinstance(stream, EventStream) or stream._pump is not None:
+            return stream
+        return stream if stream._around is not None or stream._shared else stream._source
 
     def _begun(self) -> AsyncGenerator[Event, None]:
         pump = self._pump
         if pump is None:
-            pump = self._pump = _pump(self._source, self._fold, self._watch)
-            self._source = None
+            source, self._source = self._source, None
+            if self._around is not None:
+                source = _within(source, self._around)
+            pump = self._pump = _pump(source, self._fold, self._watch)
+            self._watch.guard(pump)
         return pump
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        return self
+        # The generator itself, so that a loop takes each event without a call through this object.
+        return self._begun()
 
-    def __anext__(self) -> Any:
-        pump = self._pump
-        return (self._begun() if pump is None else pump).__anext__()
+    def __anext__(self) -> Awaitable[Event]:
+        return self._begun().__anext__()
 
     async def __aenter__(self) -> EventStream:
         return self
@@ -188,17 +263,21 @@ class EventStream:
 
     async def aclose(self) -> None:
         """Close the connection; harmless twice, and from a task other than the reader's."""
-        if self._pump is None:
-            source, self._source = self._source, None
-            await close(source)
-            return
-        watch = self._watch
-        if watch.task is not None and watch.task is not asyncio.current_task():
+        watch, source = self._watch, self._source
+        pump = self._begun()
+        if self._fold.finish is None:
             watch.closing = True
-            watch.interrupt()
-        while getattr(self._pump, "ag_running", False):
-            await asyncio.sleep(0)
-        await self._pump.aclose()
+        pause = 0.0
+        while watch.waiting():
+            watch.interrupt("closed")
+            await asyncio.sleep(pause)
+            pause = min(pause * 2 + 0.001, _IMPATIENT)
+        await pump.aclose()
+        await close(source)
+
+    def partial(self, error: TierError) -> StepResult:
+        """What has arrived so far, as an "error-post" reply with this error."""
+        return self._fold.failed(error)
 
     async def result(self) -> StepResult:
         """Read to the end and return the whole reply; what was already read counts.
@@ -214,11 +293,20 @@ class EventStream:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            failure = classify(error)
-            if not self._fold.has_content:
-                raise failure from (None if failure is error else error)
-            return self._fold.failed(failure)
+            failure = self.failure(error)
+            if failure.partial is None:
+                raise failure from failure.__cause__
+            return failure.partial  # type: ignore[no-any-return]
+        if self._watch.closing:
+            raise ProtocolError("the stream was closed before its finish")
         return self._fold.result()
+
+    def failure(self, error: Exception) -> TierError:
+        """The classified form of what a read of this stream raised, with what had arrived as its `partial`."""
+        failure = classify(error)
+        if failure.partial is None and self._fold.has_content:
+            failure.partial = self._fold.failed(failure)
+        return failure
 
     @property
     def text(self) -> AsyncIterator[str]:

@@ -1,0 +1,132 @@
+"""A scripted chat server on loopback, in a process of its own, so that its cost is not the client's.
+
+`/fast/…` sends 500 chunks at once, `/paced/…` one chunk every 20 ms, `/slow/…` one chunk and then nothing for a while,
+`/one/…` a short reply at once; any of them answers whole when the request does not ask for a stream.
+Prints its port, and ends when its standard input closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+CHUNKS = 500
+PACE = 0.02
+TEXT = " token"
+
+
+def chunk(text: str | None, finish: str | None = None) -> bytes:
+    delta = {"content": text} if text is not None else {}
+    body = {
+        "id": "chatcmpl-C0ffee0123456789abcdefghij",
+        "object": "chat.completion.chunk",
+        "created": 1764460800,
+        "model": "gpt-4o-mini-2024-07-18",
+        "service_tier": "default",
+        "system_fingerprint": "fp_0123456789",
+        "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}],
+        "usage": None,
+        "obfuscation": "Zx81",
+    }
+    return b"data: " + json.dumps(body, separators=(",", ":")).encode() + b"\n\n"
+
+
+USAGE = {"prompt_tokens": 20, "completion_tokens": CHUNKS, "total_tokens": 20 + CHUNKS}
+LAST = {"id": "chatcmpl-C0ffee0123456789abcdefghij", "object": "chat.completion.chunk", "created": 1764460800}
+LAST |= {"model": "gpt-4o-mini-2024-07-18", "choices": [], "usage": USAGE}
+END = [chunk(None, "stop"), b"data: " + json.dumps(LAST, separators=(",", ":")).encode() + b"\n\n", b"data: [DONE]\n\n"]
+WHOLE = json.dumps(
+    {
+        "id": "chatcmpl-C0ffee0123456789abcdefghij",
+        "object": "chat.completion",
+        "created": 1764460800,
+        "model": "gpt-4o-mini-2024-07-18",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": TEXT * 40, "refusal": None, "annotations": []},
+                "logprobs": None,
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": USAGE,
+        "service_tier": "default",
+        "system_fingerprint": "fp_0123456789",
+    },
+    separators=(",", ":"),
+).encode()
+
+
+def framed(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+FAST = HEAD + b"".join(map(framed, [chunk(TEXT)] * CHUNKS + END)) + b"0\r\n\r\n"
+ONE = HEAD + b"".join(map(framed, [chunk(TEXT), *END])) + b"0\r\n\r\n"
+WHOLE_REPLY = (
+    f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(WHOLE)}\r\n\r\n".encode() + WHOLE
+)
+PACED = framed(chunk(TEXT))
+
+
+class Server(asyncio.Protocol):
+    open_now = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: asyncio.Transport = transport  # type: ignore[assignment]
+        self.buffer = b""
+        self.timer: asyncio.TimerHandle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.timer:
+            self.timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        head, found, rest = self.buffer.partition(b"\r\n\r\n")
+        if not found:
+            return
+        length = next(
+            (int(v) for k, _, v in (h.partition(b":") for h in head.split(b"\r\n")) if k.lower() == b"content-length"),
+            0,
+        )
+        if len(rest) < length:
+            return
+        body, self.buffer = rest[:length], rest[length:]
+        self.answer(head.split(b" ")[1].split(b"/")[1].decode(), body)
+
+    def answer(self, mode: str, body: bytes) -> None:
+        if b'"stream":true' not in body.replace(b" ", b""):
+            self.transport.write(WHOLE_REPLY)
+        elif mode in ("fast", "one"):
+            self.transport.write(FAST if mode == "fast" else ONE)
+        else:
+            self.transport.write(HEAD + PACED)
+            if mode == "paced":
+                self.left = 149
+                self.timer = asyncio.get_running_loop().call_later(PACE, self.tick)
+
+    def tick(self) -> None:
+        if self.left:
+            self.left -= 1
+            self.transport.write(PACED)
+            self.timer = asyncio.get_running_loop().call_later(PACE, self.tick)
+        else:
+            self.transport.write(b"".join(map(framed, END)) + b"0\r\n\r\n")
+
+
+async def main() -> None:
+    server = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 0, backlog=4096)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+if __name__ == "__main__":
+    try:
+        import uvloop
+
+        uvloop.run(main())
+    except ImportError:
+        asyncio.run(main())

@@ -1,0 +1,85 @@
+"""What a context asks for that the chat face has no argument for: set on a copy, put in front, or noted as left out."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from isthmus.adapters.render import Rendered
+from isthmus.errors import InvalidRequestError
+from isthmus.models.contract import GenerateContext
+from isthmus.models.events import Note, NoteCode
+
+_COPIES = "_isthmus_copies"
+_KEPT = 16
+_NO_WORDS = ("tool_choice", "output", "temperature", "top_p", "stop", "seed", "options")
+
+
+def adjusted(adapter: Any, ctx: GenerateContext, notes: list[Note]) -> Any:
+    """The adapter with the context's brief, ceiling and effort: itself, or a shallow copy that is kept for next time.
+
+    Args:
+        adapter: one whose `chat` takes messages and tools alone.
+        ctx: the request.
+        notes: takes a note where a copy was made, or a setting could not be set.
+    """
+    wanted: dict[str, Any] = {}
+    for name, value in (("system", ctx.brief), ("max_tokens", ctx.max_output_tokens), ("effort", ctx.effort)):
+        if not value or value == (own := getattr(adapter, name, None)) or (value == "off" and not own):
+            continue
+        if _settable(adapter, name):
+            wanted[name] = value
+        elif name != "system":
+            _leave_out(name, value, ctx, notes)
+    if not wanted:
+        return adapter
+    notes.append(Note(NoteCode.SETTINGS_COPIED, f"{', '.join(wanted)} differ from the adapter's own: set on a copy"))
+    return _copy(adapter, wanted)
+
+
+def _settable(adapter: Any, name: str) -> bool:
+    found = getattr(type(adapter), name, None)
+    return hasattr(adapter, name) and not (isinstance(found, property) and found.fset is None)
+
+
+def _copy(adapter: Any, wanted: dict[str, Any]) -> Any:
+    kept: dict[Any, Any] = vars(adapter).setdefault(_COPIES, {})
+    key = tuple(wanted.items())
+    if key in kept:
+        return kept[key]
+    made = copy.copy(adapter)
+    vars(made).pop(_COPIES, None)
+    for name, value in wanted.items():
+        object.__setattr__(made, name, value)
+    while len(kept) >= _KEPT:
+        del kept[next(iter(kept))]
+    kept[key] = made
+    return made
+
+
+def with_brief(messages: Rendered, adapter: Any, ctx: GenerateContext) -> Rendered:
+    """The messages, the brief in front where the adapter has no `system` that holds it."""
+    if ctx.brief and getattr(adapter, "system", None) != ctx.brief:
+        messages.insert(0, {"role": "system", "content": ctx.brief})
+    return messages
+
+
+def note_left_out(ctx: GenerateContext, notes: list[Note]) -> None:
+    """Note each portable setting that a chat-face method cannot be told.
+
+    Raises:
+        InvalidRequestError: there is one, and the request wants an error.
+    """
+    for name in _NO_WORDS:
+        value = getattr(ctx, name)
+        if value is not None and value not in ((), {}, "auto", "none"):
+            _leave_out(name, value, ctx, notes)
+    if not ctx.parallel_tool_calls:
+        _leave_out("parallel_tool_calls", False, ctx, notes)
+
+
+def _leave_out(name: str, value: Any, ctx: GenerateContext, notes: list[Note]) -> None:
+    text = f"{name}={value!r:.60}: this adapter's chat face has no place for it"
+    if ctx.on_unsupported == "error":
+        raise InvalidRequestError(text)
+    notes.append(Note(NoteCode.PARAMETER_DROPPED, text))

@@ -1,0 +1,292 @@
+"""The chain: tries its tiers in order until one answers, and never says anything twice."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any
+
+from isthmus.chain.call import ChainCall, Setup, require
+from isthmus.chain.ledger import Attempt, Run
+from isthmus.chain.policy import Rules
+from isthmus.chain.tier import callable_as, members, name_of
+from isthmus.errors import ConfigError, ProtocolError
+from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.events import Event, Finish, Reasoning, StepResult, Text
+from isthmus.models.fold import classify, close, iterate
+from isthmus.models.normalise import to_step_result
+from isthmus.models.retry import Clock, RetryPolicy
+from isthmus.models.stream import EventStream, Watchdog
+
+_log = logging.getLogger("isthmus.chain")
+_RETRY = RetryPolicy()
+_CLOCK = Clock()
+_UNTIMED = Timeouts(connect=None, first_content=None, idle=None, total=None)
+
+
+class Chain:
+    """An adapter made of tiers that are tried in order; made by `define_chain` or `of`.
+
+    A failure before any content is tried again or falls back, by its class; one after content ends the reply with
+    "error-post". Chains nest.
+    """
+
+    __slots__ = ("_run", "_setup")
+
+    handles_retries = True
+
+    def __init__(self, setup: Setup, run: Run | None = None) -> None:
+        self._setup = setup
+        self._run = run
+
+    @property
+    def id(self) -> str:
+        """The chain's name."""
+        return self._setup.id
+
+    @property
+    def tiers(self) -> tuple[Any, ...]:
+        """The tiers as they were given."""
+        return tuple(member.adapter for member in self._setup.members)
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The smallest window of its tiers, in tokens; None where none is known."""
+        return min((m.window_tokens for m in self._setup.members if m.window_tokens is not None), default=None)
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        """The lowest output ceiling of its tiers, in tokens; None where none is known."""
+        return min((m.max_output_tokens for m in self._setup.members if m.max_output_tokens is not None), default=None)
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """What all of its tiers can do."""
+        first, *others = (member.supports for member in self._setup.members)
+        return first.intersection(*others)
+
+    @property
+    def served(self) -> str | None:
+        """Within a run: the id of the tier that answered last."""
+        return None if self._run is None else self._run.served
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Within a run: every try so far, in order."""
+        return () if self._run is None else tuple(self._run.attempts)
+
+    def __repr__(self) -> str:
+        return f"Chain(id={self.id!r}, tiers={[member.id for member in self._setup.members]!r})"
+
+    def check(self, needs: Iterable[str]) -> None:
+        """See to it, before any call, that every tier can do what is needed.
+
+        Args:
+            needs: words as in `supports`, e.g. {"tools"}.
+
+        Raises:
+            InvalidRequestError: a tier cannot; names each tier and what it lacks.
+        """
+        require(self.id, self._setup.members, needs)
+
+    def stream(self, ctx: GenerateContext) -> EventStream:
+        """The reply's events as they arrive, from the first tier that has any.
+
+        Raises:
+            ChainExhausted: while iterating: no tier answered.
+            InvalidRequestError: while iterating: the request is wrong, or asks for what a tier cannot do.
+            RefusedError: while iterating: refused by content policy, unless `fallback_on_refused`.
+        """
+        watch = Watchdog(_UNTIMED)
+        return EventStream(self._events(ctx, watch), watch)
+
+    async def generate(self, ctx: GenerateContext) -> StepResult:
+        """The reply whole: its stream, collected.
+
+        Raises:
+            ChainExhausted: no tier answered.
+            InvalidRequestError: the request is wrong, or asks for what a tier cannot do.
+            RefusedError: refused by content policy, unless `fallback_on_refused`.
+        """
+        return await self.stream(ctx).result()
+
+    def _events(self, ctx: GenerateContext, watch: Watchdog) -> AsyncGenerator[Event, None]:
+        run = Run() if self._run is None else self._run
+        return _drive(ChainCall(self._setup, run, ctx), watch)
+
+    @asynccontextmanager
+    async def open_run(self) -> AsyncIterator[Chain]:
+        """A copy of the chain that remembers within one run: which tier served, and every try.
+
+        After a fallback, later calls begin with the tier that served.
+        """
+        run = Run(scoped=True)
+        try:
+            yield Chain(self._setup, run)
+        finally:
+            await run.aclose()
+
+    async def aclose(self) -> None:
+        """Close its tiers; a run's copy closes only what the run opened."""
+        if self._run is not None:
+            await self._run.aclose()
+            return
+        for member in self._setup.members:
+            await close(member.adapter)
+
+    async def __aenter__(self) -> Chain:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None]:
+    call.begin()
+    try:
+        while True:
+            for event in call.due():
+                yield event
+            watch.restart(_UNTIMED)
+            if not await call.ready():
+                return
+            for event in call.due():
+                yield event
+            inner: Any = None
+            fresh = True
+            try:
+                inner = await _open(call, watch)
+                async for event in inner:
+                    if type(event) is Text and type(event.text) is str:
+                        if fresh and event.text:
+                            fresh = False
+                            call.commit()
+                        yield event
+                        continue
+                    yield call.take(event)
+                    if call.over:
+                        break
+                else:
+                    raise ProtocolError(f"tier {call.member.id!r}: the stream ended without a finish")
+                await _settle(inner, call, watch)
+            except asyncio.CancelledError:
+                late = watch.overdue()
+                if late is None:
+                    raise
+                call.fail(late)
+            except Exception as error:
+                call.fail(watch.overdue() or classify(error))
+            finally:
+                await close(inner)
+    finally:
+        call.leave()
+
+
+async def _open(call: ChainCall, watch: Watchdog) -> AsyncIterator[Any]:
+    """Begin a try: one bare iterator, whatever the tier returns."""
+    ctx = call.request()
+    adapter = call.member.adapter
+    watch.restart(call.setup.timeouts or getattr(adapter, "timeouts", None) or Timeouts())
+    target = await call.run.target(call.index, adapter)
+    if isinstance(target, Chain):
+        # It restarts the watchdog for each of its own tries.
+        return target._events(ctx, watch)
+    stream = getattr(target, "stream", None)
+    source = EventStream.bare(stream(ctx)) if callable(stream) else _whole(target.generate, ctx)
+    begun: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
+    return begun
+
+
+async def _whole(generate: Any, ctx: GenerateContext) -> AsyncIterator[Event]:
+    """The events of a reply that comes whole."""
+    result = generate(ctx)
+    if hasattr(result, "__await__"):
+        result = await result
+    reply = to_step_result(result)
+    for block in reply.native:
+        if block is not reply.message:
+            yield block
+    if reply.reasoning:
+        yield Reasoning(reply.reasoning)
+    for event in reply.events:
+        yield event
+    yield Finish(reply.finish, reply.usage, reply.raw_reason, reply.error, reply.message, reply.notes)
+
+
+async def _settle(inner: Any, call: ChainCall, watch: Watchdog) -> None:
+    """Let a tier end in its own time once its finish is through; whatever it still does changes nothing."""
+    try:
+        async for extra in inner:
+            _log.warning("chain: tier %s went on after its finish: %r was dropped", call.member.id, type(extra))
+            return
+    except asyncio.CancelledError:
+        if watch.overdue() is None:
+            raise
+    except Exception as error:
+        _log.warning("chain: tier %s failed after its finish: %s", call.member.id, type(error).__name__)
+
+
+def define_chain(
+    *,
+    id: str,
+    tiers: Sequence[Any],
+    retry: RetryPolicy = _RETRY,
+    timeouts: Timeouts | None = None,
+    fallback_on_refused: bool = False,
+    sticky: str = "turn",
+    clock: Clock = _CLOCK,
+) -> Chain:
+    """Make one adapter of several.
+
+    Args:
+        id: the chain's name.
+        tiers: tiers, adapters or chains, in the order in which they are tried.
+        retry: how often a passing failure is tried again on the same tier, and after how long.
+        timeouts: how long to wait for each try, fresh each time; None leaves it to each tier's own `timeouts`, or to
+            the defaults. One that expires before content is a passing failure.
+        fallback_on_refused: whether another tier is asked after a refusal by content policy.
+        sticky: "turn": within a run, later calls begin with the tier that served; "none": always with the first.
+        clock: time, waiting and chance, for tests.
+
+    Raises:
+        AdapterError: a tier is no adapter.
+        ConfigError: no tiers, an empty or repeated id, a number that makes no sense; names the tier and the remedy.
+    """
+    if not id.strip():
+        raise ConfigError(f"give the chain a name, not {id!r}", where="define_chain", key="id")
+    where = f"chain {id!r}"
+    if sticky not in ("turn", "none"):
+        raise ConfigError(f"must be 'turn' or 'none', not {sticky!r}", where=where, key="sticky")
+    if isinstance(tiers, str) or not hasattr(tiers, "__iter__"):
+        raise ConfigError("must be a list of tiers: write [tier]", where=where, key="tiers")
+    found = members(tiers, where)
+    rules = Rules(
+        ids=tuple(each.id for each in found),
+        windows=tuple(each.window_tokens for each in found),
+        owns_retries=tuple(each.owns_retries for each in found),
+        retry=retry,
+        fallback_on_refused=fallback_on_refused,
+    )
+    setup = Setup(id=id, members=found, rules=rules, timeouts=timeouts, clock=clock, sticky=sticky == "turn")
+    return Chain(setup)
+
+
+def of(adapter: Any) -> Chain:
+    """Any adapter as a chain: a chain as it is, anything else as a chain of one with the default policies.
+
+    Args:
+        adapter: a chain, a tier, an adapter, a `Model`, or an object with `stream(ctx)` or `generate(ctx)`.
+
+    Raises:
+        AdapterError: it is no adapter.
+        ConfigError: a number of it makes no sense.
+    """
+    if isinstance(adapter, Chain):
+        return adapter
+    adapter = callable_as(adapter)
+    return define_chain(id=name_of(adapter), tiers=[adapter])

@@ -1,0 +1,311 @@
+"""Drives a run: carries out the loop's effects and hands the events to whoever reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from isthmus.errors import TierError, UnclassifiedError
+from isthmus.harness.effects import Aborted, CallModel, Done, Effect, Emit, Failed, Replied, Report, RunTools, ToolsRan
+from isthmus.harness.history import fresh_id, with_id
+from isthmus.harness.joining import Joiner
+from isthmus.harness.loop import LoopState, Next, advance
+from isthmus.harness.outcome import Outcome, RunResult
+from isthmus.models.contract import Timeouts
+from isthmus.models.events import Call, CallDelta, Event, Finish, StepResult, Text, framed
+from isthmus.models.executor import ToolExecutor, ToolResult
+from isthmus.models.stream import EventStream, Watchdog
+from isthmus.models.tools import ToolExecutionContext
+from isthmus.observability import hooks
+
+AgentEvent: TypeAlias = Event | ToolResult
+
+_UNTIMED = Timeouts(connect=None, first_content=None, idle=None, total=None)
+_IMPATIENT = 0.05
+
+
+class Passage:
+    """What one model call becomes on its way to the consumer: text joined to what was said, taken ids replaced.
+
+    Args:
+        call: the call.
+    """
+
+    __slots__ = ("_changes", "_joiner", "_taken")
+
+    def __init__(self, call: CallModel) -> None:
+        self._joiner = Joiner(call.said)
+        self._taken = set(call.taken)
+        self._changes: dict[str, str] = {}
+
+    @property
+    def plain(self) -> bool:
+        """Whether text passes as it is from now on."""
+        return not self._joiner.open
+
+    def take(self, event: Event) -> Iterator[Event]:
+        """What the consumer sees of an event; nothing of a finish."""
+        if isinstance(event, Text):
+            new = self._joiner.feed(event.text)
+            if new:
+                yield Text(new)
+        elif isinstance(event, Call):
+            yield from self.rest()
+            yield self._call(event)
+        elif isinstance(event, CallDelta):
+            yield self._preview(event)
+        elif not isinstance(event, Finish):
+            yield event
+
+    def rest(self) -> Iterator[Event]:
+        """The text that is still held back."""
+        held = self._joiner.close()
+        if held:
+            yield Text(held)
+
+    def shown(self, step: StepResult) -> str:
+        """The reply's text without what it repeated."""
+        self._joiner.close()
+        return step.text[self._joiner.dropped :]
+
+    def _call(self, call: Call) -> Call:
+        call_id = call.call_id or ""
+        if call_id in self._taken:
+            self._changes[call_id] = call_id = fresh_id(call_id, self._taken)
+            call = with_id(call, call_id)
+        self._taken.add(call_id)
+        return call
+
+    def _preview(self, delta: CallDelta) -> CallDelta:
+        if delta.call_id is None or delta.call_id not in self._taken:
+            return delta
+        call_id = self._changes.get(delta.call_id) or fresh_id(delta.call_id, self._taken)
+        moved = CallDelta(delta.index, call_id, delta.tool, delta.arguments_delta)
+        return framed(moved, delta.raw)  # type: ignore[no-any-return]
+
+
+@dataclass(slots=True)
+class Run:
+    """One run: the machine's state, and what is under way.
+
+    Args:
+        state: where the machine stands.
+        effects: what it wants done.
+        context: what tools are told.
+    """
+
+    state: LoopState
+    effects: deque[Effect]
+    context: ToolExecutionContext
+    outcome: Outcome | None = None
+    reading: EventStream | None = None
+    passage: Passage | None = None
+    results: tuple[ToolResult, ...] = ()
+    started: frozenset[str] = frozenset()
+    closing: bool = False
+
+    def next(self) -> Effect | None:
+        """The next effect to carry out; None once the run is over."""
+        effect = self.effects.popleft()
+        if isinstance(effect, Done):
+            self.outcome = effect.outcome
+            return None
+        return effect
+
+    def report(self, report: Report) -> None:
+        """Tell the machine what happened."""
+        self.state, effects = advance(self.state, report)
+        self.effects.extend(effects)
+        self.reading = self.passage = None
+        self.results, self.started = (), frozenset()
+
+    def call(self, model: Any, effect: CallModel) -> tuple[EventStream, Passage]:
+        """Begin a model call."""
+        stream = model.stream(effect.ctx)
+        self.reading = stream if isinstance(stream, EventStream) else EventStream(stream)
+        self.passage = Passage(effect)
+        return self.reading, self.passage
+
+    async def replied(self, failure: TierError | None, tier: str | None) -> None:
+        """Report the end of a model call; text that is still held back is shown first."""
+        stream, passage = self.reading, self.passage
+        if stream is None or passage is None:
+            return
+        step = await stream.result() if failure is None else stream.partial(failure)
+        self.effects.extend(Emit(event) for event in passage.rest())
+        if failure is not None and not step.events:
+            self.report(Failed(failure))
+        else:
+            self.report(Replied(step, passage.shown(step), tier))
+
+    async def carry_out(self, effect: Effect) -> AsyncGenerator[AgentEvent, None]:
+        """The events of an effect other than a model call; a batch of calls is reported at its end."""
+        if isinstance(effect, Emit):
+            yield effect.event
+        if not isinstance(effect, RunTools):
+            return
+        results = ToolExecutor(effect.tools).results(
+            effect.calls, context=self.context, used=effect.used, on_tool_start=self._starts
+        )
+        async with aclosing(results):
+            async for result in results:
+                self.results = (*self.results, result)
+                hooks.emit(
+                    hooks.ToolEnded(
+                        tool=result.tool, call_id=result.call_id, seconds=result.seconds, outcome=result.outcome
+                    )
+                )
+                yield result
+        self.report(ToolsRan(self.results))
+
+    def _starts(self, call: Call) -> None:
+        self.started = self.started | {call.call_id or ""}
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """Settle the outcome of a run that did not come to its end, with what it had."""
+        if self.outcome is not None:
+            return
+        if not any(isinstance(effect, Done) for effect in self.effects):
+            self.effects.clear()
+            self.report(self._stopped(error))
+        while self.next() is not None:
+            pass
+
+    def _stopped(self, error: BaseException | None) -> Report:
+        if isinstance(error, Exception):
+            return Failed(error, called=self.reading is not None)
+        if self.reading is None or self.passage is None:
+            return Aborted(results=self.results, started=self.started)
+        step = self.reading.partial(UnclassifiedError("the run was stopped"))
+        return Aborted(step, self.passage.shown(step))
+
+
+async def _drive(run: Run, model: Any, watch: Watchdog) -> AsyncGenerator[AgentEvent, None]:
+    loop = asyncio.get_running_loop()
+    watch.start(loop)
+    try:
+        async with model.open_run() as active:
+            while not run.closing and (effect := run.next()) is not None:
+                watch.task = asyncio.current_task(loop)
+                if not isinstance(effect, CallModel):
+                    async with aclosing(run.carry_out(effect)) as events:
+                        async for event in events:
+                            yield event
+                            watch.task = asyncio.current_task(loop)
+                    continue
+                failure: TierError | None = None
+                stream, passage = run.call(active, effect)
+                plain = passage.plain
+                try:
+                    async for event in stream:
+                        if plain and type(event) is Text:
+                            yield event
+                            continue
+                        for shown in passage.take(event):
+                            yield shown
+                        plain = passage.plain
+                except TierError as error:
+                    failure = error
+                finally:
+                    await stream.aclose()
+                if not run.closing:
+                    await run.replied(failure, getattr(active, "served", None))
+    except asyncio.CancelledError:
+        if watch.claim() is None:
+            raise
+    finally:
+        watch.stop()
+        run.stop(sys.exception())
+    if run.outcome is not None:
+        _raise_failure(run.outcome)
+
+
+def _raise_failure(outcome: Outcome) -> None:
+    if outcome.outcome == "failed" and outcome.error is not None:
+        raise outcome.error
+
+
+class RunStream:
+    """The events of one run, as the caller holds them: those of every step, and a `ToolResult` for every call.
+
+    Iterate it, or use it as a block; leaving the block, or dropping the last reference, stops the run: the model's
+    stream is closed, running async tools are cancelled. A run that fails raises its error; one that is cut ends, and
+    `outcome` says so. `await`ing it gives the stream itself.
+
+    Args:
+        begun: the machine's first state and effects.
+        model: what has `open_run()`.
+        context: what tools are told.
+    """
+
+    __slots__ = ("__weakref__", "_events", "_run", "_watch")
+
+    def __init__(self, begun: Next, model: Any, context: ToolExecutionContext) -> None:
+        state, effects = begun
+        self._run = Run(state, deque(effects), context)
+        self._watch = Watchdog(_UNTIMED)
+        self._events = _drive(self._run, model, self._watch)
+        self._watch.guard(self._events)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the run ended; None while it goes on."""
+        return self._run.outcome
+
+    def __aiter__(self) -> AsyncIterator[AgentEvent]:
+        # The generator itself, so that a loop takes each event without a call through this object.
+        return self._events
+
+    def __anext__(self) -> Any:
+        return self._events.__anext__()
+
+    def __await__(self) -> Generator[Any, None, RunStream]:
+        return self._itself().__await__()
+
+    async def _itself(self) -> RunStream:
+        return self
+
+    async def __aenter__(self) -> RunStream:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop the run; harmless twice, from a task other than the reader's, and from a tool of the run itself."""
+        run, watch = self._run, self._watch
+        run.closing = True
+        pause = 0.0
+        while watch.waiting():
+            if run.reading is not None:
+                await run.reading.aclose()
+            else:
+                watch.interrupt("closed")
+            if watch.task is asyncio.current_task():
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 2 + 0.001, _IMPATIENT)
+        await self._events.aclose()
+        run.stop()
+
+    async def result(self) -> RunResult:
+        """Read to the end and return the result; what was already read counts. A cut run returns too.
+
+        Raises:
+            TierError: the run failed, without any answer.
+        """
+        async for _ in self:
+            pass
+        outcome = self._run.outcome
+        if outcome is None:
+            raise RuntimeError("the run is being read elsewhere: one reader at a time")
+        _raise_failure(outcome)
+        return RunResult(final_output=outcome.text, outcome=outcome)

@@ -1,0 +1,103 @@
+"""What passes between the step machine and what drives it: effects to carry out, and reports of what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from isthmus.harness.outcome import Outcome
+from isthmus.models.contract import GenerateContext
+from isthmus.models.events import Call, Event, StepResult
+from isthmus.models.executor import ToolResult
+from isthmus.models.tools import Tools
+
+# What the driver is to do.
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """Call the model; its text continues `said`, its calls must not have an id that is `taken`."""
+
+    ctx: GenerateContext
+    said: str = ""
+    taken: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    """Run the calls under this policy; `used` says how often each tool has run before."""
+
+    calls: tuple[Call, ...]
+    tools: Tools
+    used: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Show the consumer an event."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The run is over."""
+
+    outcome: Outcome
+
+
+Effect: TypeAlias = CallModel | RunTools | Emit | Done
+
+
+# What the driver reports.
+
+
+@dataclass(frozen=True, slots=True)
+class Replied:
+    """The model answered, or broke off after content ("error-post").
+
+    Args:
+        step: the reply.
+        shown: the text that the consumer saw of it.
+        tier: the id of the tier that served.
+    """
+
+    step: StepResult
+    shown: str
+    tier: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The run failed, before any content where a model was `called`."""
+
+    error: Exception
+    called: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsRan:
+    """The calls were answered."""
+
+    results: tuple[ToolResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """Somebody stopped the run.
+
+    Args:
+        step: what had arrived of a reply that was being read.
+        shown: the text that the consumer saw of it.
+        results: the calls that were answered, of a batch that was being run.
+        started: the ids of the calls that had begun.
+    """
+
+    step: StepResult | None = None
+    shown: str = ""
+    results: tuple[ToolResult, ...] = ()
+    started: frozenset[str] = frozenset()
+
+
+Report: TypeAlias = Replied | Failed | ToolsRan | Aborted

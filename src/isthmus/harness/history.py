@@ -1,0 +1,107 @@
+"""Keeps a transcript valid: each call has one result, each result a call, and no id stands for two calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from isthmus.models.events import Call, Note, NoteCode, StepResult, Text, framed
+from isthmus.models.messages import RESERVED, MessageRole, assistant_message, tool_message
+
+Message: TypeAlias = Mapping[str, Any]
+
+UNKNOWN = "The outcome of this call is unknown: the run ended before its result was recorded. It may have taken effect."
+NOT_EXECUTED = "This call was not executed: the run ended before it."
+
+
+def call_ids(message: Message) -> tuple[str, ...]:
+    """The ids of the calls that an assistant message makes."""
+    if message.get("role") != MessageRole.ASSISTANT:
+        return ()
+    return tuple(str(call.get("id")) for call in message.get("tool_calls") or ())
+
+
+def all_call_ids(messages: Iterable[Message]) -> frozenset[str]:
+    """The ids of every call in a transcript."""
+    return frozenset(call_id for message in messages for call_id in call_ids(message))
+
+
+def paired(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Note, ...]]:
+    """The transcript with an answer for each call that lacks one, and without answers that nobody asked for.
+
+    Messages without a role are native items, which are left alone.
+    """
+    kept: list[Message] = []
+    notes: list[Note] = []
+    waiting: list[str] = []
+
+    def settle() -> None:
+        for call_id in waiting:
+            kept.append(tool_message(call_id, UNKNOWN))
+            notes.append(Note(NoteCode.HISTORY_CHANGED, f"call {call_id!r} had no result: one that says so was added"))
+        waiting.clear()
+
+    for message in messages:
+        role = message.get("role")
+        if role == MessageRole.TOOL:
+            call_id = str(message.get("tool_call_id"))
+            if call_id not in waiting:
+                notes.append(
+                    Note(NoteCode.HISTORY_CHANGED, f"a result for {call_id!r}, which waits for none, was dropped")
+                )
+                continue
+            waiting.remove(call_id)
+        elif role is not None:
+            settle()
+            waiting.extend(call_ids(message))
+        kept.append(message)
+    settle()
+    return tuple(kept), tuple(notes)
+
+
+def fresh_id(call_id: str, taken: Iterable[str]) -> str:
+    """An id that no call of the transcript has; the same one for the same arguments."""
+    number = 2
+    while f"{call_id}_{number}" in taken:
+        number += 1
+    return f"{call_id}_{number}"
+
+
+def renamed(calls: Iterable[Call], taken: Iterable[str]) -> dict[str, str]:
+    """Which ids of a reply must change, and to what, because earlier calls of the transcript have them."""
+    ids = set(taken)
+    changes: dict[str, str] = {}
+    for call in calls:
+        call_id = call.call_id or ""
+        if call_id in ids:
+            changes[call_id] = call_id = fresh_id(call_id, ids)
+        ids.add(call_id)
+    return changes
+
+
+def with_id(call: Call, call_id: str) -> Call:
+    """The same call under another id, with the frame that it came from."""
+    return framed(Call(call.tool, call.input, call_id, call.arguments, call.problem), call.raw)  # type: ignore[no-any-return]
+
+
+def reply_message(step: StepResult, text: str, calls: Sequence[Call]) -> tuple[Message | None, tuple[Note, ...]]:
+    """The transcript's entry of a reply, or None where it has nothing to keep.
+
+    Args:
+        step: the reply as it came.
+        text: its text as it was shown, with what it continued.
+        calls: its calls as they were shown.
+
+    Returns:
+        The entry, and a note where its native form no longer fits and was left out.
+    """
+    if text == step.text and tuple(calls) == step.calls:
+        message = assistant_message(step)
+        empty = message["content"] is None and RESERVED not in message and not calls
+        return (None if empty else message), ()
+    events = (*((Text(text),) if text else ()), *calls)
+    message = assistant_message(StepResult(events=events, finish=step.finish))
+    notes: tuple[Note, ...] = ()
+    if step.message is not None:
+        notes = (Note(NoteCode.NATIVE_DROPPED, "the reply was joined or renumbered: its native form no longer fits"),)
+    return (message if events else None), notes

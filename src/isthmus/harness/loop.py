@@ -1,0 +1,375 @@
+"""The loop of an agent as a pure step machine: a state and an event give the next state and what to do.
+
+No I/O, no clock, no model: `isthmus.harness.driver` carries out the effects and reports what came of them. What stops
+a run first: the tools are withdrawn after `max_tool_round_trips` rounds, the steps are used up, the guard of turns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from isthmus.errors import ChainExhausted, CutReason, ErrorClass, TierError
+from isthmus.harness.effects import Aborted, CallModel, Done, Effect, Emit, Failed, Replied, Report, RunTools, ToolsRan
+from isthmus.harness.history import (
+    NOT_EXECUTED,
+    UNKNOWN,
+    Message,
+    all_call_ids,
+    paired,
+    renamed,
+    reply_message,
+    with_id,
+)
+from isthmus.harness.outcome import Outcome, Spent
+from isthmus.models.contract import GenerateContext
+from isthmus.models.events import Call, FinishReason, Note, NoteCode, StepResult, Text
+from isthmus.models.executor import ToolResult
+from isthmus.models.messages import MessageRole, tool_message
+from isthmus.models.tools import Tools
+
+CUT_OFF = "(response was cut off at the output limit)"
+RESUME = (
+    "Your last message reached the output limit. Go on from its very last character: repeat nothing, "
+    "add no introduction and no comment."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What ends a run that does not end by itself.
+
+    Args:
+        max_steps: model calls of a run; one more is cut, "budget-steps".
+        max_turns: the same as a guard that stands however the steps are budgeted.
+        max_continuations: how often a text that was cut at the output limit is continued, for each reply.
+
+    Raises:
+        ValueError: a number that cannot be.
+    """
+
+    max_steps: int = 20
+    max_turns: int = 128
+    max_continuations: int = 3
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_steps", 1), ("max_turns", 1), ("max_continuations", 0)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise ValueError(f"{name}={value!r}: must be a whole number from {least}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopState:
+    """Where a run stands.
+
+    Args:
+        request: what every call has in common; its messages and tools are filled in for each.
+        tools: the tools and their policy.
+        limits: what ends the run.
+        messages: the transcript so far.
+        ids: the ids of its calls.
+        steps: model calls so far.
+        rounds: rounds of tool calls so far.
+        continued: how often the open text was continued.
+        open_text: a text that is being continued and is not in the transcript yet.
+        paused_text: the text of this answer that is in the transcript, because the model paused.
+        calls: the calls that are being run.
+        used: how often each tool has run.
+        text: the text of the last reply, as it was shown.
+        spent: the tokens.
+        tier: who served last.
+        finish: the last reply's.
+        notes: of all replies, and our own.
+    """
+
+    request: GenerateContext
+    tools: Tools
+    limits: Limits
+    messages: tuple[Message, ...]
+    ids: frozenset[str] = frozenset()
+    steps: int = 0
+    rounds: int = 0
+    continued: int = 0
+    open_text: str = ""
+    paused_text: str = ""
+    calls: tuple[Call, ...] = ()
+    used: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    text: str = ""
+    spent: Spent = field(default_factory=Spent)
+    tier: str | None = None
+    finish: str | None = None
+    notes: tuple[Note, ...] = ()
+
+
+Next: TypeAlias = tuple[LoopState, tuple[Effect, ...]]
+
+
+def start(
+    messages: Sequence[Message], request: GenerateContext, *, tools: Tools | None = None, limits: Limits | None = None
+) -> Next:
+    """Begin a run on a transcript that ends with what the model is to answer.
+
+    Calls without a result get one that says so, results without a call are left out; both are noted.
+    """
+    kept, notes = paired(messages)
+    state = LoopState(
+        request=request,
+        tools=tools or Tools(),
+        limits=limits or Limits(),
+        messages=kept,
+        ids=all_call_ids(kept),
+        notes=notes,
+    )
+    return _ask(state)
+
+
+def advance(state: LoopState, report: Report) -> Next:
+    """What follows from what happened."""
+    return _REPORTS[type(report)](state, report)
+
+
+def _ask(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
+    """Call the model, if the budget allows another step."""
+    budget = (("max_steps", state.limits.max_steps), ("max_turns", state.limits.max_turns))
+    for name, limit in budget:
+        if state.steps >= limit:
+            detail = f"{name}={limit}: all are used; raise it if the run is worth more"
+            return _end(state, "cut", reason=CutReason.BUDGET_STEPS, text=state.text, detail=detail)
+    tools, choice = _offer(state)
+    ctx = replace(
+        state.request,
+        messages=(*state.messages, *extra),
+        tools=tools,
+        tool_choice=choice,
+        parallel_tool_calls=(state.tools if state.tools.tools else state.request).parallel_tool_calls,
+    )
+    call = CallModel(ctx, said=state.open_text, taken=state.ids)
+    return state, (call,)
+
+
+def _offer(state: LoopState) -> tuple[tuple[Any, ...], str | None]:
+    """The tools that may still be called, and the choice; with none left, "none" is said aloud."""
+    policy = state.tools
+    if not policy.tools:
+        return (), None
+    limits = policy.tool_call_limits or {}
+    left = tuple(tool for tool in policy.normalized_tools if state.used.get(tool.name, 0) < limits.get(tool.name, _ANY))
+    if state.rounds >= policy.max_tool_round_trips or not left:
+        return (), "none"
+    choice = policy.tool_choice
+    named = choice not in ("auto", "required", "none")
+    return left, "auto" if named and choice not in {tool.name for tool in left} else choice
+
+
+_ANY = 1 << 62
+
+
+def _replied(state: LoopState, report: Replied) -> Next:
+    step = report.step
+    usage = step.usage if step.usage is not None or step.error is None else step.error.usage
+    state = replace(
+        state,
+        steps=state.steps + 1,
+        finish=str(step.finish),
+        tier=report.tier,
+        spent=state.spent.add(usage),
+        notes=(*state.notes, *step.notes),
+    )
+    return _FINISHES.get(step.finish, _completed)(state, step, report.shown)
+
+
+def _completed(state: LoopState, step: StepResult, shown: str) -> Next:
+    text = _answer(state, shown)
+    return _end(_committed(state, step, shown), "completed", text=text)
+
+
+def _refused(state: LoopState, step: StepResult, shown: str) -> Next:
+    text = _answer(state, shown)
+    detail = f"the provider withheld the rest of the reply ({step.raw_reason or step.finish})"
+    return _end(_committed(state, step, shown), "cut", reason=CutReason.REFUSED, text=text, detail=detail)
+
+
+def _broke(state: LoopState, step: StepResult, shown: str) -> Next:
+    """A reply that failed after content: it stands as far as it came, and none of its calls ever runs."""
+    text = _answer(state, shown)
+    state = _committed(state, step, shown)
+    state = _answered(state, {}, NOT_EXECUTED)
+    reason = _cut_reason(step.error) or CutReason.STREAM_ERROR
+    return _end(state, "cut", reason=reason, text=text, error=step.error)
+
+
+def _called(state: LoopState, step: StepResult, shown: str) -> Next:
+    text = _answer(state, shown)
+    state = replace(_committed(state, step, shown), text=text)
+    policy = state.tools
+    if state.rounds >= policy.max_tool_round_trips:
+        policy = replace(policy, tools=(), tool_choice="auto", tool_call_limits=None)
+    return state, (RunTools(state.calls, policy, state.used),)
+
+
+def _paused(state: LoopState, step: StepResult, shown: str) -> Next:
+    """The model wants its turn back as it is."""
+    text = _answer(state, shown)
+    return _ask(replace(_committed(state, step, shown), paused_text=text, text=text))
+
+
+def _cut_by_length(state: LoopState, step: StepResult, shown: str) -> Next:
+    limits = state.limits
+    left = state.continued < limits.max_continuations and state.steps < min(limits.max_steps, limits.max_turns)
+    if left and step.text.strip() and not _structured(state):
+        text = state.open_text + shown
+        detail = f"continuation {state.continued + 1} of a reply that was cut at the output limit"
+        notes = [Note(NoteCode.CONTINUED, detail)]
+        if step.message is not None:
+            notes.append(Note(NoteCode.NATIVE_DROPPED, "a reply that is continued keeps its text only"))
+        state = replace(state, open_text=text, continued=state.continued + 1, notes=(*state.notes, *notes))
+        return _ask(state, (_says(MessageRole.ASSISTANT, text), _says(MessageRole.USER, RESUME)))
+    text = _answer(state, shown)
+    state = _committed(state, step, shown)
+    if _structured(state):
+        return _end(state, "cut", reason=CutReason.LENGTH, text=text)
+    mark = f"\n\n{CUT_OFF}" if text else CUT_OFF
+    state, ending = _end(state, "cut", reason=CutReason.LENGTH, text=text + mark)
+    return state, (Emit(Text(mark)), *ending)
+
+
+def _structured(state: LoopState) -> bool:
+    """Whether the answer must be JSON of some form, which nobody may glue together or write a mark into."""
+    output = state.request.output
+    return output is not None and output.response_format() is not None
+
+
+def _says(role: MessageRole, text: str) -> Message:
+    return {"role": role.value, "content": text}
+
+
+def _failed(state: LoopState, report: Failed) -> Next:
+    """A call that failed before any content of its own; an answer that had begun is cut there."""
+    error = report.error
+    if report.called:
+        state = replace(state, steps=state.steps + 1, spent=state.spent.add(getattr(error, "usage", None)))
+    text = _answer(state, "")
+    cut = _cut_reason(error) or (CutReason.STREAM_ERROR if text else None)
+    state = _committed(_answered(state, {}, UNKNOWN), StepResult(), "")
+    if cut is not None:
+        return _end(state, "cut", reason=cut, text=text, error=error)
+    return _end(state, "failed", reason=_failure_reason(error), error=error)
+
+
+def _failure_reason(error: Exception) -> str:
+    if isinstance(error, ChainExhausted):
+        return CutReason.EXHAUSTED
+    return str(error.error_class if isinstance(error, TierError) else ErrorClass.UNCLASSIFIED)
+
+
+def _cut_reason(error: BaseException | None) -> CutReason | None:
+    """The reason that an error brings along: a chain's own budgets and deadlines end a run as a cut."""
+    reason = getattr(error, "reason", None)
+    return reason if isinstance(reason, CutReason) else None
+
+
+def _ran(state: LoopState, report: ToolsRan) -> Next:
+    results = {result.call_id: result for result in report.results}
+    used = Counter(state.used)
+    used.update(result.tool for result in report.results if result.ran)
+    state = _answered(state, results, UNKNOWN)
+    return _ask(replace(state, used=MappingProxyType(dict(used)), rounds=state.rounds + 1))
+
+
+def _aborted(state: LoopState, report: Aborted) -> Next:
+    step = report.step
+    text = _answer(state, report.shown) or state.text
+    if step is not None:
+        state = replace(state, steps=state.steps + 1, spent=state.spent.add(step.usage))
+    if state.calls:
+        results = {result.call_id: result for result in report.results}
+        unknown = {call_id: _unknown(call_id, state.calls) for call_id in report.started}
+        state = _answered(state, {**unknown, **results}, NOT_EXECUTED)
+    else:
+        state = _committed(state, step or StepResult(), report.shown)
+        state = _answered(state, {}, NOT_EXECUTED)
+    return _end(state, "cut", reason=CutReason.ABORTED, text=text)
+
+
+def _unknown(call_id: str, calls: Sequence[Call]) -> ToolResult:
+    tool = next((call.tool for call in calls if call.call_id == call_id), "")
+    return ToolResult(call_id, tool, UNKNOWN, "unknown")
+
+
+def _answer(state: LoopState, shown: str) -> str:
+    """The text of the answer so far, as the consumer saw it."""
+    return state.paused_text + state.open_text + shown
+
+
+def _committed(state: LoopState, step: StepResult, shown: str) -> LoopState:
+    """With the reply in the transcript, and its calls waiting for their results."""
+    changes = renamed(step.calls, state.ids)
+    calls = tuple(with_id(call, changes.get(call.call_id or "", call.call_id or "")) for call in step.calls)
+    message, notes = reply_message(step, state.open_text + shown, calls)
+    moved = tuple(Note(NoteCode.CALL_ID_CHANGED, f"{old!r} was taken: now {new!r}") for old, new in changes.items())
+    return replace(
+        state,
+        messages=state.messages if message is None else (*state.messages, message),
+        ids=state.ids | {call.call_id or "" for call in calls},
+        calls=calls,
+        notes=(*state.notes, *moved, *notes),
+        open_text="",
+        paused_text="",
+        continued=0,
+    )
+
+
+def _answered(state: LoopState, results: Mapping[str, ToolResult], otherwise: str) -> LoopState:
+    """With one result for each waiting call, in their order."""
+    answers = []
+    for call in state.calls:
+        call_id = call.call_id or ""
+        result = results.get(call_id)
+        answers.append(tool_message(call_id, otherwise if result is None else result.content, call.tool))
+    return replace(state, messages=(*state.messages, *answers), calls=())
+
+
+def _end(
+    state: LoopState,
+    outcome: str,
+    *,
+    reason: str | None = None,
+    text: str = "",
+    error: Exception | None = None,
+    detail: str = "",
+) -> Next:
+    done = Outcome(
+        outcome=outcome,
+        reason=None if reason is None else str(reason),
+        text=text,
+        usage=state.spent.usage,
+        usage_missing=state.spent.missing,
+        tier=state.tier,
+        messages=state.messages,
+        steps=state.steps,
+        finish=state.finish,
+        notes=state.notes,
+        error=error,
+        detail=detail,
+    )
+    return state, (Done(done),)
+
+
+_FINISHES: Mapping[str, Callable[[LoopState, StepResult, str], Next]] = {
+    FinishReason.TOOL_CALLS: _called,
+    FinishReason.LENGTH: _cut_by_length,
+    FinishReason.PAUSE: _paused,
+    FinishReason.CONTENT_FILTER: _refused,
+    FinishReason.ERROR_POST: _broke,
+}
+
+_REPORTS: Mapping[type, Callable[[LoopState, Any], Next]] = {
+    Replied: _replied,
+    Failed: _failed,
+    ToolsRan: _ran,
+    Aborted: _aborted,
+}

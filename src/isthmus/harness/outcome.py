@@ -1,0 +1,107 @@
+"""How a run ended, and what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from isthmus.models.events import Note, Usage
+
+_COUNTS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_1h_tokens",
+    "reasoning_tokens",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The end of a run.
+
+    Args:
+        outcome: "completed", "cut" (the model was not done) or "failed" (no answer at all).
+        reason: why it was cut (a `CutReason`); of a failure, its error class, or "exhausted".
+        text: the text of the last answer as it was shown, a cut one too.
+        usage: the tokens of all steps together; what no step reported is None.
+        usage_missing: whether some step did not report its tokens, so that `usage` is less than was spent.
+        tier: the id of the tier that served last.
+        messages: the transcript, ready for the next run.
+        steps: how often a model was called.
+        finish: the finish of the last reply; "refusal" of a completed run is a refusal.
+        notes: what was renamed, dropped, repaired or made up on the way.
+        error: the error behind a failure or a broken reply.
+        detail: one sentence for a person, where the reason alone does not say what to do.
+    """
+
+    outcome: str
+    reason: str | None = None
+    text: str = ""
+    usage: Usage | None = None
+    usage_missing: bool = False
+    tier: str | None = None
+    messages: tuple[Mapping[str, Any], ...] = ()
+    steps: int = 0
+    finish: str | None = None
+    notes: tuple[Note, ...] = ()
+    error: Exception | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What a run returns.
+
+    Args:
+        final_output: the answer.
+        outcome: how the run ended; a cut run returns too.
+    """
+
+    final_output: Any
+    outcome: Outcome
+
+    @property
+    def text(self) -> str:
+        """The text of the last answer."""
+        return self.outcome.text
+
+    @property
+    def messages(self) -> tuple[Mapping[str, Any], ...]:
+        """The transcript: the `history` of the next run."""
+        return self.outcome.messages
+
+    @property
+    def usage(self) -> Usage | None:
+        """The tokens of all steps together."""
+        return self.outcome.usage
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Tokens added up over the steps of a run.
+
+    Args:
+        usage: the sum of what was reported, or None.
+        missing: whether a step reported nothing, or not its input or output.
+    """
+
+    usage: Usage | None = None
+    missing: bool = False
+
+    def add(self, usage: Usage | None) -> Spent:
+        """With one more step."""
+        if usage is None:
+            return Spent(self.usage, True)
+        missing = self.missing or usage.input_tokens is None or usage.output_tokens is None
+        if self.usage is None:
+            counts = {name: getattr(usage, name) for name in _COUNTS}
+            return Spent(Usage(**counts, estimated=usage.estimated), missing)
+        summed = {name: _sum(getattr(self.usage, name), getattr(usage, name)) for name in _COUNTS}
+        return Spent(Usage(**summed, estimated=self.usage.estimated or usage.estimated), missing)
+
+
+def _sum(first: int | None, second: int | None) -> int | None:
+    return second if first is None else first + (second or 0)

@@ -1,0 +1,115 @@
+"""What the model behind an adapter can do, and how its reasoning effort is asked for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+_log = logging.getLogger("isthmus.models.capabilities")
+
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+"""The named levels of reasoning effort; anything else is off."""
+
+_FALSE = frozenset({"", "0", "false", "no", "off"})
+_lowered: set[str] = set()
+
+
+@dataclass
+class ModelCapabilities:
+    """What one model can do, whoever carries the request.
+
+    Args:
+        context_window: prompt and output tokens together; None where unknown.
+        max_output_tokens: hard ceiling of one reply, in tokens; None where unknown.
+        adaptive_thinking: the endpoint accepts the thinking and effort fields.
+        thinking_default_on: the model thinks when the field is left out.
+        thinking_disable: the endpoint accepts that thinking is switched off.
+        cache_markers: prompt-cache breakpoints are honoured.
+        strict_tools: the endpoint enforces the schema of tool arguments.
+    """
+
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    adaptive_thinking: bool = True
+    thinking_default_on: bool = False
+    thinking_disable: bool = True
+    cache_markers: bool = True
+    strict_tools: bool = False
+
+
+def _tokens(value: Any) -> int | None:
+    try:
+        count = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return count if count > 0 else None
+
+
+def _flag(value: Any) -> bool:
+    return value.strip().lower() not in _FALSE if isinstance(value, str) else bool(value)
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    field.name: _tokens if field.default is None else _flag for field in fields(ModelCapabilities)
+}
+
+
+def capabilities_from_limits(
+    model: str, limits: Mapping[str, Any] | None, *, base: ModelCapabilities | None = None
+) -> ModelCapabilities:
+    """The capabilities that a table of limits declares for a model.
+
+    Every entry whose key is part of the model's id counts, ignoring case; the longest key wins, field by field. The
+    key "" is the default of all. Unknown fields and entries that are no tables are passed over; never raises.
+
+    Args:
+        model: the model's id.
+        limits: part of a model id → fields of `ModelCapabilities`; numbers and booleans may be strings.
+        base: what holds where the table says nothing.
+    """
+    found: dict[str, Any] = {}
+    name = (model or "").lower()
+    tables: Mapping[Any, Any] = limits if isinstance(limits, Mapping) else {}
+    for key in sorted((key for key in tables if isinstance(key, str)), key=lambda key: (len(key), key)):
+        entry = tables[key]
+        if key.lower() in name and isinstance(entry, Mapping):
+            found.update({field: _READERS[field](value) for field, value in entry.items() if field in _READERS})
+    return replace(base or ModelCapabilities(), **found)
+
+
+def apply_thinking(
+    kwargs: dict[str, Any], effort: str | None, caps: ModelCapabilities | None = None, model: str = ""
+) -> dict[str, Any]:
+    """Ask for a level of reasoning effort in the Anthropic shape, in place.
+
+    A named level asks for adaptive thinking at that level; what else `output_config` holds stays. Off, or anything that
+    is no level, depends on the model: nothing where leaving it out is off (or `caps` is None), an explicit switch-off
+    where the model thinks by itself, the lowest level where it refuses to be switched off (logged once a model).
+
+    Args:
+        kwargs: the request's fields; changed and returned.
+        effort: "low", "medium", "high", "xhigh", "max"; None, "" and "off" are off.
+        caps: what the model can do.
+        model: its id, for the log.
+    """
+    level = effort.strip().lower() if isinstance(effort, str) else ""
+    if level in EFFORTS:
+        return _at(kwargs, level)
+    if caps is None or not caps.adaptive_thinking or not caps.thinking_default_on:
+        return kwargs
+    if caps.thinking_disable:
+        kwargs["thinking"] = {"type": "disabled"}
+        return kwargs
+    if model not in _lowered:
+        _lowered.add(model)
+        _log.info("%s cannot stop thinking: effort off is sent as low", model or "the model")
+    return _at(kwargs, "low")
+
+
+def _at(kwargs: dict[str, Any], level: str) -> dict[str, Any]:
+    kwargs["thinking"] = {"type": "adaptive"}
+    held = kwargs.get("output_config")
+    kwargs["output_config"] = {**(held if isinstance(held, Mapping) else {}), "effort": level}
+    return kwargs

@@ -1,0 +1,71 @@
+"""The names of a finish on the three faces, and the spellings of it that providers use. Must not know a provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from isthmus.models.events import FinishReason
+
+_TRUNCATED = frozenset(
+    {
+        "length",
+        "maxcompletiontokens",
+        "maxlength",
+        "maxnewtokens",
+        "maxoutputtokens",
+        "maxtokens",
+        "modelcontextwindowexceeded",
+        "modellength",
+        "tokenlimit",
+    }
+)
+
+_SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
+    FinishReason.STOP: ("complete", "completed", "end", "endturn", "eos", "eostoken", "stop", "stopsequence"),
+    FinishReason.TOOL_CALLS: ("functioncall", "toolcall", "toolcalls", "tooluse"),
+    FinishReason.LENGTH: tuple(sorted(_TRUNCATED)),
+    FinishReason.CONTENT_FILTER: ("contentfilter", "contentfiltered", "guardrailintervened", "safety"),
+    FinishReason.REFUSAL: ("refusal", "refused"),
+    FinishReason.PAUSE: ("pause", "pauseturn"),
+}
+_FINISHES = {spelling: finish.value for finish, spellings in _SPELLINGS.items() for spelling in spellings}
+
+CHAT_NAMES: Mapping[str, str] = {
+    "stop": "end_turn",
+    "tool-calls": "tool_use",
+    "length": "max_tokens",
+    "content-filter": "content_filter",
+    "refusal": "refusal",
+    "pause": "pause_turn",
+    "other": "end_turn",
+}
+"""The `stop_reason` of each finish."""
+
+MODEL_NAMES: Mapping[str, str] = {
+    "stop": "stop",
+    "tool-calls": "tool_calls",
+    "length": "length",
+    "content-filter": "content_filter",
+    "refusal": "stop",
+    "pause": "stop",
+    "other": "stop",
+}
+"""The `finish_reason` of each finish."""
+
+
+def _bare(reason: str) -> str:
+    return "".join(reason.split()).lower().replace("_", "").replace("-", "")
+
+
+def is_output_truncation(stop_reason: str | None) -> bool:
+    """Whether a stop reason, in anybody's spelling, says that the output ceiling cut the reply.
+
+    Args:
+        stop_reason: e.g. "max_tokens", "length", "maxTokens", "MAX_TOKENS"; None and "" are no truncation.
+    """
+    return isinstance(stop_reason, str) and _bare(stop_reason) in _TRUNCATED
+
+
+def finish_of(reason: str | None) -> str:
+    """The finish that a stop reason stands for, whatever its spelling; "other" where it is none that is known."""
+    return _FINISHES.get(_bare(reason), FinishReason.OTHER.value) if reason else FinishReason.OTHER.value

@@ -1,0 +1,127 @@
+"""The tables behind the rules: who may see whom, and every exception by name."""
+
+from __future__ import annotations
+
+from architecture.source import Module
+
+_RANK0 = {"isthmus.errors", "isthmus.secret", "isthmus.wire.frame"}
+_BASE = {"base", "chat", "codec", "faces", "registry"}
+_SHARED = {"classify", "drive", "openai_chat", "anthropic"}
+_TOP = ("console", "studio", "bulk")
+
+
+def place(name: str) -> tuple[int, str]:
+    """The rank and the group of a module."""
+    if name in _RANK0:
+        return 0, "rank0"
+    parts = name.split(".")[1:]
+    if not parts or parts == ["__main__"]:
+        return 8, "door"
+    top, sub = parts[0], parts[1] if len(parts) > 1 else ""
+    if top == "observability":
+        return {"": (8, "door"), "hooks": (1, "hooks")}.get(sub, (2, f"observability.{sub}"))
+    if top == "adapters":
+        if sub in ("", *_BASE):
+            return 2, "adapters"
+        return (5, "conformance") if sub == "testing" else (3, f"adapters.{sub}")
+    if top in _TOP:
+        return 7, top
+    fixed = {
+        "models": 1,
+        "wire": 1,
+        "settings": 1,
+        "transport": 2,
+        "chain": 4,
+        "harness": 5,
+        "conformance": 5,
+        "build": 6,
+    }
+    return fixed.get(top, 9), top
+
+
+def may_import(source: str, target: str) -> bool:
+    """Whether one module may import another."""
+    (rank, group), (other_rank, other) = place(source), place(target)
+    if group == other or other_rank == 0 or rank in (6, 8):
+        return True
+    if rank <= 2:
+        return other_rank < rank or (group.startswith("observability.") and other == "observability.runstore")
+    if rank == 3:
+        return other_rank < 3 or other in {f"adapters.{name}" for name in _SHARED}
+    if other_rank == 1 or target in ("isthmus.adapters.base", "isthmus.adapters"):
+        return True
+    if rank == 4:
+        return False
+    if rank == 5:
+        return other == "chain" or (group == "conformance" and other == "transport")
+    return rank == 7 and other_rank in (5, 6)
+
+
+def may_hide_imports(module: Module) -> bool:
+    """Whether first-party imports may stand inside functions here."""
+    return module.path.name == "__init__.py" or module.name in {
+        "isthmus.adapters.base",
+        "isthmus.adapters.registry",
+        "isthmus.build",
+        "isthmus.console.main",
+    }
+
+
+_PINS: dict[str, tuple[str, ...]] = {
+    "aiohttp": ("isthmus.transport.http",),
+    "opentelemetry": ("isthmus.observability.otel",),
+    "jinja2": ("isthmus.models.prompts",),
+    "click": ("isthmus.console",),
+    "rich": ("isthmus.console", "isthmus.studio"),
+    "textual": ("isthmus.console",),
+    "starlette": ("isthmus.studio",),
+    "uvicorn": ("isthmus.studio",),
+    "msgspec": ("isthmus.",),
+    "pydantic": ("isthmus.models.", "isthmus.harness."),
+    "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
+    "xllamacpp": ("isthmus.adapters.local",),
+}
+
+
+def may_use(name: str, library: str) -> bool:
+    """Whether a module may import a third-party library; a rank-0 module may import none."""
+    return name not in _RANK0 and (name + ".").startswith(_PINS.get(library, ("!",)))
+
+
+# Signatures that DESIGN section 4 or a seed fixes.
+CONSTRUCTORS = {
+    "AnthropicAdapter",
+    "DefaultAgent",
+    "LocalAdapter",
+    "OpenAIChatAdapter",
+    "TierError",
+    "Tool",
+}
+SIGNATURES: set[str] = set()
+
+# Vocabularies: one name a fact, and splitting them would only hide the list.
+MANY_NAMES = {"isthmus.errors", "isthmus.models.events", "isthmus.observability.hooks"}
+
+# Where a stranger's code is called, or an outcome is made out of any failure.
+BOUNDARIES = {
+    "isthmus.models.fold",
+    "isthmus.models.stream",
+    "isthmus.models.executor",
+    "isthmus.observability.hooks",
+    "isthmus.chain.chain",
+}
+
+PROVIDERS = ("anthropic", "openai", "bedrock", "langserve", "litellm", "xllamacpp", "claude", "gpt-", "gemini", "groq")
+
+_MAY_NAME: dict[str, tuple[str, ...]] = {
+    "anthropic": ("isthmus.adapters.anthropic", "isthmus.adapters.registry"),
+    "claude": ("isthmus.adapters.anthropic",),
+    "openai": ("isthmus.adapters.openai_chat", "isthmus.adapters.registry"),
+    "gpt-": ("isthmus.adapters.openai_chat",),
+    "xllamacpp": ("isthmus.adapters.local",),
+}
+
+
+def may_name(name: str, provider: str) -> bool:
+    """Whether a module may hold a provider's name."""
+    return name.startswith(_MAY_NAME.get(provider, ("!",)))

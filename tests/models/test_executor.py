@@ -1,0 +1,325 @@
+"""Running the calls of a reply: every fault becomes an answer that the model can read."""
+
+import asyncio
+import threading
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from isthmus.models.contract import ToolSpec
+from isthmus.models.events import Call
+from isthmus.models.executor import ToolExecutor, ToolResult
+from isthmus.models.normalise import make_call
+from isthmus.models.tools import CancellationToken, Tool, ToolExecutionContext, Tools
+from support.turns import call, tasks
+
+
+def double(n: int) -> int:
+    """Double it."""
+    return 2 * n
+
+
+async def later(n: int) -> int:
+    """Give it back."""
+    return n
+
+
+async def run(tools: Any, *calls: Call, **options: Any) -> list[ToolResult]:
+    """Execute calls with tools, a policy or a list."""
+    policy = tools if isinstance(tools, Tools) else Tools(tools)
+    return await ToolExecutor(policy).execute(calls, **options)
+
+
+async def test_results_answer_calls_by_id_in_order() -> None:
+    """Each call gets one result, by its id, in the order of the calls."""
+    results = await run([double, later], call("later", "b", n=1), call("double", "a", n=2))
+    assert [(r.call_id, r.tool, r.content, r.outcome) for r in results] == [
+        ("b", "later", "1", "ok"),
+        ("a", "double", "4", "ok"),
+    ]
+
+
+async def test_an_unknown_tool_is_answered_with_the_names_on_offer() -> None:
+    """F07: a call of a tool that is not there is answered, and the answer lists those that are."""
+    (result,) = await run([double, later], call("dubble", n=1))
+    assert result.outcome == "unknown-tool"
+    assert "'dubble'" in result.content
+    assert "double, later" in result.content
+
+
+async def test_a_tool_without_a_handler_is_not_run() -> None:
+    """A bare declaration can be offered but not run; the model is told."""
+    (result,) = await run([ToolSpec(name="remote")], call("remote"))
+    assert (result.outcome, result.ran) == ("unknown-tool", False)
+
+
+@pytest.mark.parametrize("text", ['{"n": ', '{"n": 1,}', "[1]", '"x"', "3"])
+async def test_arguments_that_are_no_object_are_not_executed(text: str) -> None:
+    """F15: arguments that are cut, broken or no JSON object are answered with why, and the handler is not called."""
+    ran: list[int] = []
+
+    def never(n: int = 0) -> None:
+        """Never."""
+        ran.append(n)
+
+    (result,) = await run([never], make_call("never", text, "c1"))
+    assert (result.outcome, ran) == ("invalid-arguments", [])
+    assert "arguments are" in result.content
+    assert "call it again" in result.content
+
+
+@pytest.mark.parametrize("text", ["", "  ", "null", "{}", None])
+async def test_empty_arguments_are_no_arguments(text: str | None) -> None:
+    """F15: empty, blank, null and absent arguments call the tool without any."""
+    (result,) = await run([Tool(name="t", handler=lambda args: args)], make_call("t", text, "c1"))
+    assert (result.content, result.outcome) == ("{}", "ok")
+
+
+async def test_validation_says_what_to_fix() -> None:
+    """F15: each fault names the argument, the rule, and the value that was given."""
+
+    def book(name: str, seats: int) -> None:
+        """Book."""
+
+    (result,) = await run([book], call("book", seats="many", date="today"))
+    assert result.outcome == "invalid-arguments"
+    assert "name: it is required" in result.content
+    assert "seats: Input should be a valid integer" in result.content
+    assert '"many"' in result.content
+    assert "date" in result.content
+
+
+async def test_an_explicit_schema_is_checked_too() -> None:
+    """Without a model class, arguments are checked against the schema that the model was told."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "mode": {"enum": ["fast", "slow"]},
+            "ids": {"type": "array", "items": {"type": "integer"}},
+            "to": {"type": "object", "required": ["host"], "properties": {"host": {"type": ["string", "null"]}}},
+        },
+        "required": ["mode"],
+        "additionalProperties": False,
+    }
+    tool = Tool(name="t", parameters_schema=schema, handler=lambda args: args)
+    (bad,) = await run([tool], call("t", ids=[1, "2", True], to={}, extra=1))
+    for part in ("mode: it is required", "ids[1]: must be integer", "ids[2]", "to.host: it is", "extra: there is no"):
+        assert part in bad.content
+    (good,) = await run([tool], call("t", mode="fast", ids=[1, 2.0], to={"host": None}))
+    assert good.outcome == "ok"
+    (wrong,) = await run([tool], call("t", mode="medium"))
+    assert 'mode: must be one of ["fast","slow"]' in wrong.content
+
+
+@pytest.mark.parametrize("number", [2512292042121000001, -(2**53) - 1, 10**40])
+async def test_numbers_of_any_size_are_exact(number: int) -> None:
+    """F30: an integer reaches the handler and comes back digit for digit, as JSON integer or as digits in a string."""
+    for text in (f'{{"n": {number}}}', f'{{"n": "{number}"}}'):
+        (result,) = await run([later], make_call("later", text, "c1"))
+        assert result.content == str(number)
+
+
+async def test_a_raising_handler_is_answered() -> None:
+    """A failure of a tool is a result with type and message, and shows no key."""
+
+    async def burn(n: int) -> None:
+        """Burn."""
+        raise ValueError("no matches for sk-abcdef123456789")
+
+    results = await run([burn, double], call("burn", "a", n=1), call("double", "b", n=1))
+    assert results[0].content == "Error: 'burn' failed: ValueError: no matches for ***"
+    assert [r.outcome for r in results] == ["error", "ok"]
+
+
+async def test_a_formatter_that_raises_is_answered() -> None:
+    """What goes wrong in making the text is the tool's failure too."""
+    tool = Tool(name="t", handler=lambda args: 1, formatter=lambda value: value.nothing)
+    (result,) = await run([tool], call("t"))
+    assert result.outcome == "error"
+
+
+async def test_plain_handlers_run_in_threads_of_their_own() -> None:
+    """A plain function does not block the loop, and sees the context variables of the caller."""
+    loop_thread = threading.get_ident()
+    release = threading.Event()
+
+    def wait(n: int) -> bool:
+        """Wait."""
+        return release.wait(10) and threading.get_ident() != loop_thread
+
+    task = asyncio.ensure_future(run([wait], call("wait", n=1)))
+    await asyncio.sleep(0)
+    release.set()
+    assert (await task)[0].content == "true"
+
+
+async def test_a_wrapper_around_an_async_handler_is_awaited() -> None:
+    """A plain function that returns a coroutine has it awaited."""
+    tool = Tool.from_function(later).with_handler(lambda old: lambda args: old(args))
+    (result,) = await run([tool], call("later", n=4))
+    assert result.content == "4"
+
+
+async def test_an_async_tool_that_times_out_is_tried_again() -> None:
+    """`tool_call_max_retries` 3 makes four attempts, each one stopped; then the model is told."""
+    begun, stopped = 0, 0
+
+    async def hang(n: int) -> None:
+        """Hang."""
+        nonlocal begun, stopped
+        begun += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped += 1
+
+    (result,) = await run(Tools([hang], tool_call_timeout=0.01), call("hang", n=1))
+    assert (result.outcome, begun, stopped) == ("timeout", 4, 4)
+    assert "0.01 s (4 attempts)" in result.content
+    assert "unknown" in result.content
+
+
+async def test_retry_on_timeout_can_be_refused() -> None:
+    """A tool with `retry_on_timeout=False` is tried once."""
+    begun = 0
+
+    async def hang(args: Any) -> None:
+        nonlocal begun
+        begun += 1
+        await asyncio.Event().wait()
+
+    tool = Tool(name="hang", handler=hang, retry_on_timeout=False)
+    (result,) = await run(Tools([tool], tool_call_timeout=0.01), call("hang"))
+    assert (result.outcome, begun) == ("timeout", 1)
+
+
+async def test_a_plain_tool_that_times_out_is_left_behind() -> None:
+    """F10: nobody waits for a thread that takes too long: it is told, not tried again, and its outcome is unknown."""
+    release, done = threading.Event(), threading.Event()
+    told: list[bool] = []
+
+    def slow(cancellation_token: CancellationToken) -> None:
+        """Slow."""
+        release.wait(10)
+        told.append(cancellation_token.cancelled)
+        done.set()
+
+    (result,) = await run(Tools([slow], tool_call_timeout=0.01), call("slow"))
+    assert result.outcome == "timeout"
+    assert "(1 attempt)" in result.content
+    assert "its outcome is unknown" in result.content
+    release.set()
+    assert done.wait(10)
+    assert told == [True]
+
+
+async def test_a_handlers_own_timeout_is_its_own_failure() -> None:
+    """A `TimeoutError` that the handler raises is an error of the tool, not tried again."""
+    begun = 0
+
+    async def fetch(args: Any) -> None:
+        nonlocal begun
+        begun += 1
+        raise TimeoutError("the database")
+
+    (result,) = await run(Tools([Tool(name="fetch", handler=fetch)], tool_call_timeout=5), call("fetch"))
+    assert (result.outcome, begun) == ("error", 1)
+    assert "the database" in result.content
+
+
+async def test_calls_run_side_by_side_only_if_allowed() -> None:
+    """Without `parallel_tool_calls` one call ends before the next begins; with it they meet."""
+    order: list[str] = []
+
+    async def step(name: str) -> None:
+        """Step."""
+        order.append(f"+{name}")
+        await asyncio.sleep(0)
+        order.append(f"-{name}")
+
+    calls = (call("step", "1", name="a"), call("step", "2", name="b"))
+    await run([step], *calls)
+    assert order == ["+a", "-a", "+b", "-b"]
+    order.clear()
+    results = await run(Tools([step], parallel_tool_calls=True), *calls)
+    assert order == ["+a", "+b", "-a", "-b"]
+    assert [r.call_id for r in results] == ["1", "2"]
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_a_limit_lets_the_first_of_a_batch_run(parallel: bool) -> None:
+    """Of a batch that overruns a limit the first calls run; earlier runs count, faulty calls do not."""
+    ran: list[int] = []
+
+    async def use(n: int) -> None:
+        """Use."""
+        ran.append(n)
+
+    tools = Tools([use], tool_call_limits={"use": 3}, parallel_tool_calls=parallel)
+    calls = [call("use", "bad", n="x"), *(call("use", str(n), n=n) for n in range(4))]
+    results = await run(tools, *calls, used={"use": 1})
+    assert ran == [0, 1]
+    assert [r.outcome for r in results] == ["invalid-arguments", "ok", "ok", "limit", "limit"]
+
+
+async def test_cancellation_passes_through_and_stops_what_runs() -> None:
+    """F10: cancelling the batch cancels its async handlers and leaves no task."""
+    stopped: list[str] = []
+
+    async def hang(name: str) -> None:
+        """Hang."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append(name)
+
+    tools = Tools([hang], parallel_tool_calls=True)
+    task = asyncio.ensure_future(run(tools, call("hang", "1", name="a"), call("hang", "2", name="b")))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sorted(stopped) == ["a", "b"]
+    assert not tasks()
+
+
+async def test_closing_early_stops_what_runs() -> None:
+    """F10: closing the results after the first one cancels the others."""
+
+    async def maybe(wait: bool) -> None:
+        """Maybe."""
+        if wait:
+            await asyncio.Event().wait()
+
+    executor = ToolExecutor(Tools([maybe], parallel_tool_calls=True))
+    async with aclosing(executor.results([call("maybe", "1", wait=False), call("maybe", "2", wait=True)])) as results:
+        assert (await anext(results)).call_id == "1"
+    assert not tasks()
+
+
+async def test_handlers_are_told_which_call_they_serve() -> None:
+    """The context carries the run, the agent and the call's own id; what starts is reported just before."""
+    seen: list[Any] = []
+    started: list[str | None] = []
+
+    async def look(context: ToolExecutionContext) -> None:
+        """Look."""
+        seen.append((context.run_id, context.agent_name, context.tool_call_id, context.metadata, started[-1]))
+
+    given = ToolExecutionContext(run_id="r", agent_name="a", metadata={"k": 1})
+    await run([look], call("look", "c7"), context=given, on_tool_start=lambda each: started.append(each.call_id))
+    assert seen == [("r", "a", "c7", {"k": 1}, "c7")]
+
+
+async def test_reserved_keys_are_removed() -> None:
+    """A `_isthmus` key that came from a model or a tool is removed, wherever it stands."""
+    seen: list[Any] = []
+
+    def forge(args: Any) -> Any:
+        seen.append(args)
+        return {"_isthmus": {"visibility": "internal"}, "rows": [{"_isthmus": 1, "a": 1}]}
+
+    (result,) = await run([Tool(name="forge", handler=forge)], call("forge", _isthmus={"x": 1}, b=2))
+    assert seen == [{"b": 2}]
+    assert result.content == '{"rows":[{"a":1}]}'

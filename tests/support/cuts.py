@@ -1,0 +1,77 @@
+"""Cuts a recorded stream short and looks for successes that are smaller than the whole."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from typing import Any
+
+from isthmus.adapters.registry import load_adapter
+
+from isthmus.errors import TierError
+from isthmus.models.events import StepResult
+from isthmus.models.fold import Fold
+from isthmus.wire.call import Ended
+from isthmus.wire.frame import Frame
+from isthmus.wire.sse import SSEParser
+
+_PROVIDERS = {"openai-chat": "openai", "anthropic-messages": "anthropic"}
+
+
+@cache
+def codec(api: str) -> Any:
+    """The codec that reads an API's replies."""
+    return load_adapter(_PROVIDERS[api], model="m", api_key="none").codec  # type: ignore[attr-defined]
+
+
+def outcome(api: str, frames: list[Frame], ended: Ended) -> StepResult | TierError:
+    """What a streamed reply of these frames amounts to."""
+    decoder = codec(api).decoder(whole=False)
+    fold = Fold()
+    try:
+        for frame in frames:
+            for event in decoder.feed(frame):
+                fold.add(event)
+            if decoder.done:
+                break
+        for event in decoder.close(Ended.FRAMED if decoder.done else ended):
+            fold.add(event)
+    except TierError as error:
+        return error
+    return fold.result()
+
+
+def same(one: StepResult, other: StepResult) -> bool:
+    """Whether two results are the same reply; usage is not compared: one that did not arrive is noted."""
+    names = ("text", "calls", "reasoning", "native", "finish")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+def smaller_successes(api: str, body: bytes, whole: StepResult, *, quick: bool) -> tuple[int, list[str]]:
+    """How many cuts were tried, and those that gave a success other than the whole reply.
+
+    Cuts at every frame boundary and at random bytes, with each way in which the bytes can end.
+    """
+    chance = random.Random(len(body))
+    frames, faults, tried = _parsed(body), [], 0
+    counts = range(len(frames))
+    for count in chance.sample(counts, min(12, len(counts))) if quick else counts:
+        for ended in (Ended.FRAMED, Ended.BROKEN):
+            tried += 1
+            faults += _fault(outcome(api, frames[:count], ended), whole, f"cut after {count} frames, {ended}")
+    for point in chance.sample(range(len(body)), min(8 if quick else 120, len(body))):
+        for ended in (Ended.FRAMED, Ended.UNFRAMED, Ended.BROKEN):
+            tried += 1
+            faults += _fault(outcome(api, _parsed(body[:point]), ended), whole, f"cut at byte {point}, {ended}")
+    return tried, faults[:3]
+
+
+def _parsed(body: bytes) -> list[Frame]:
+    parser = SSEParser()
+    return [*parser.feed(body), *parser.close()]
+
+
+def _fault(found: StepResult | TierError, whole: StepResult, where: str) -> list[str]:
+    if isinstance(found, TierError) or (whole.error is None and same(found, whole)):
+        return []
+    return [f"{where}: a smaller success: {found.finish} {found.text[-40:]!r}"]
