@@ -69,6 +69,7 @@ def may_hide_imports(module: Module) -> bool:
 
 _PINS: dict[str, tuple[str, ...]] = {
     "aiohttp": ("isthmus.transport.http",),
+    "yarl": ("isthmus.transport.http",),
     "opentelemetry": ("isthmus.observability.otel",),
     "jinja2": ("isthmus.models.prompts",),
     "click": ("isthmus.console",),

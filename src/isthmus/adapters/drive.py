@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from email.utils import formatdate
 from typing import Protocol
 
 from isthmus.adapters.base import ModelAdapter
 from isthmus.adapters.codec import Codec, Decoder, Reply, Request, Transport
-from isthmus.errors import ProtocolError
+from isthmus.errors import ProtocolError, TierError, TransientError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, Finish, Note, StepResult, framed
-from isthmus.models.fold import consume_stream
+from isthmus.models.fold import close, consume_stream
+from isthmus.models.jsontext import loads
 from isthmus.observability import hooks
 from isthmus.secret import HIDDEN, Secret, redact
 from isthmus.wire.call import Ended, WireReply
@@ -21,8 +23,16 @@ from isthmus.wire.ndjson import NDJSONParser
 from isthmus.wire.sse import SSEParser
 
 _ERROR_BODY = 65_536
+_EXCERPT = 300
 _PARSERS: Mapping[str, type[SSEParser] | type[NDJSONParser]] = {"sse": SSEParser, "ndjson": NDJSONParser}
-_STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl")
+_STREAM_TYPES = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
+_LIKE_A_STREAM = re.compile(rb"(?:data|event|id|retry|error)?:")
+
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_TELLING = len(b"event:")
+
+# What a decoder raises on purpose, and on values of a form that it does not expect.
+_FAULTS = (TierError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class Keys(Protocol):
@@ -60,63 +70,162 @@ class WireAdapter(ModelAdapter):
     def _wire(self, codec: Codec, transport: Transport, keys: Keys, base_url: str) -> None:
         self.codec, self.transport, self.keys, self.base_url = codec, transport, keys, base_url.rstrip("/")
 
-    async def stream(self, ctx: GenerateContext) -> AsyncIterator[Event]:
+    def stream(self, ctx: GenerateContext) -> AsyncIterator[Event]:
         """The reply's events as they arrive."""
-        request = self.codec.encode(ctx, stream=True)
-        async with self._open(request) as reply:
-            async for event in decode_stream(self.codec, request, reply, self.keys.secrets()):
-                yield event
+        return self._events(ctx, stream=True)
 
     async def generate(self, ctx: GenerateContext) -> StepResult:
         """The reply whole, in one round trip."""
-        request = self.codec.encode(ctx, stream=False)
-        async with self._open(request) as reply:
-            body = await reply.read()
-            whole = decode_whole(self.codec, request, body, reply.ended, self.keys.secrets())
-        return await consume_stream(whole)
-
-    @asynccontextmanager
-    async def _open(self, request: Request) -> AsyncIterator[Reply]:
-        refresh = False
-        while True:
-            headers = await self.keys.headers(refresh=refresh)
-            async with self._sent(request, headers) as reply:
-                if reply.status == 401 and self.keys.refreshable and not refresh:
-                    refresh = True
-                    continue
-                if not 200 <= reply.status < 300:
-                    await self._fail(reply)
-                yield reply
-                return
-
-    @asynccontextmanager
-    async def _sent(self, request: Request, headers: Mapping[str, str]) -> AsyncIterator[Reply]:
-        call = request.call
-        url = call.path if "://" in call.path else self.base_url + call.path
-        if hooks.listening():
-            shown = {name: HIDDEN if isinstance(value, Secret) else value for name, value in headers.items()}
-            hooks.emit(hooks.WireSent(method=call.method, url=url, headers={**call.headers, **shown}, body=call.body))
-        async with self.transport.open(url, call, headers) as reply:
-            if hooks.listening():
-                hooks.emit(hooks.WireReceived(url=url, status=reply.status, headers=dict(reply.headers)))
-            yield reply
-
-    async def _fail(self, reply: Reply) -> None:
-        text = (await reply.read(_ERROR_BODY)).decode("utf-8", "replace")
-        body = redact(text, self.keys.secrets()).encode()
-        headers = {"date": formatdate(usegmt=True), **reply.headers}
-        raise self.codec.classify(WireReply(reply.status, headers, body))
+        return await consume_stream(self._events(ctx, stream=False))
 
     async def aclose(self) -> None:
         """Close the adapter's connections in the running loop."""
         await self.transport.aclose()
 
+    async def _events(self, ctx: GenerateContext, *, stream: bool) -> AsyncGenerator[Event, None]:
+        """The one loop over a reply: a single generator, because each layer costs something for every event.
 
-def _noted(events: Iterable[Event], notes: tuple[Note, ...]) -> Iterable[Event]:
-    """The events, with the encoder's notes in front of the finish's own."""
-    if not notes:
-        return events
-    return [_with_notes(event, notes) if isinstance(event, Finish) else event for event in events]
+        What the reply is decides how it is read, not what was asked for: servers answer either with either.
+        """
+        request = self.codec.encode(ctx, stream=stream)
+        reading: _Reading | None = None
+        async with self._open(request) as reply:
+            chunks = reply.chunks()
+            if hooks.listening():
+                chunks = self._heard(chunks, self._url(request))
+            try:
+                first = await _first_bytes(reply, chunks)
+                whole = _is_document(reply, request, first, self.keys.secrets())
+                if whole:
+                    first += b"".join([chunk async for chunk in chunks])
+                reading = _Reading(self.codec.decoder(whole=whole), request, self.keys.secrets)
+                feed = reading.feed
+                for event in reading.document(first, reply.ended) if whole else feed(first):
+                    yield event
+                if not reading.done:
+                    async for chunk in chunks:
+                        for event in feed(chunk):
+                            yield event
+                        if reading.done:
+                            break
+                for event in reading.end(reply.ended):
+                    yield event
+            finally:
+                await close(chunks)
+                if reading is not None and reading.complete:
+                    await reply.settle()
+
+    @asynccontextmanager
+    async def _open(self, request: Request) -> AsyncGenerator[Reply, None]:
+        """The reply to a request, once its status says success; a 401 is tried again with a new key, once."""
+        url, call = self._url(request), request.call
+        for last in (False, True):
+            headers = await self.keys.headers(refresh=last)
+            if hooks.listening():
+                shown = {name: HIDDEN if isinstance(value, Secret) else value for name, value in headers.items()}
+                sent = {**call.headers, **shown}
+                hooks.emit(hooks.WireSent(method=call.method, url=url, headers=sent, body=call.body))
+            async with self.transport.open(url, call, headers) as reply:
+                if hooks.listening():
+                    hooks.emit(hooks.WireReceived(url=url, status=reply.status, headers=dict(reply.headers)))
+                if 200 <= reply.status < 300:
+                    yield reply
+                    return
+                if reply.status != 401 or last or not self.keys.refreshable:
+                    raise await self._failure(reply, url)
+
+    async def _failure(self, reply: Reply, url: str) -> TierError:
+        text = (await reply.read(_ERROR_BODY)).decode("utf-8", "replace")
+        body = redact(text, self.keys.secrets()).encode()
+        if hooks.listening():
+            hooks.emit(hooks.WireChunk(url=url, data=body))
+        headers = {"date": formatdate(usegmt=True), **reply.headers}
+        return self.codec.classify(WireReply(reply.status, headers, body))
+
+    async def _heard(self, chunks: AsyncIterator[bytes], url: str) -> AsyncGenerator[bytes, None]:
+        """The same chunks, shown to those who listen."""
+        try:
+            async for chunk in chunks:
+                shown = chunk
+                for secret in self.keys.secrets():
+                    shown = shown.replace(secret.encode(), HIDDEN.encode())
+                hooks.emit(hooks.WireChunk(url=url, data=shown))
+                yield chunk
+        finally:
+            await close(chunks)
+
+    def _url(self, request: Request) -> str:
+        path = request.call.path
+        return path if "://" in path else self.base_url + path
+
+
+class _Reading:
+    """One reply on its way through parser and decoder; whatever fails on that way leaves as a `TierError`."""
+
+    __slots__ = ("_decoder", "_parser", "_request", "_secrets", "complete")
+
+    def __init__(self, decoder: Decoder, request: Request, secrets: Callable[[], Iterable[str]]) -> None:
+        self._decoder = decoder
+        self._request = request
+        self._secrets = secrets
+        self._parser = _PARSERS[request.call.framing]()
+        self.complete = False
+
+    @property
+    def done(self) -> bool:
+        """Whether the end mark was seen."""
+        return self._decoder.done
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """The events that a chunk of a stream completes; what follows the end mark is not read."""
+        return self._decoded(self._parser.feed(chunk))
+
+    def document(self, body: bytes, ended: Ended) -> Iterator[Event]:
+        """The events of a whole reply."""
+        frame = Frame(body)
+        if ended is not Ended.FRAMED and not _is_whole(frame):
+            raise TransientError(f"the reply was cut after {len(body)} bytes")
+        return self._decoded([frame])
+
+    def end(self, ended: Ended) -> Iterator[Event]:
+        """The events that are due at the end, the encoder's notes first in the finish's own."""
+        decoder, notes = self._decoder, self._request.notes
+        if not decoder.done:
+            # A last frame that was cut is no frame: whether the reply is complete without it, the decoder knows.
+            yield from self._decoded([frame for frame in self._parser.close() if _is_whole(frame)])
+        try:
+            events = list(decoder.close(Ended.FRAMED if decoder.done else ended))
+        except _FAULTS as error:
+            failure = self._failure(error)
+            raise failure from failure.__cause__
+        self.complete = True
+        for event in events:
+            yield _with_notes(event, notes) if notes and isinstance(event, Finish) else event
+
+    def _decoded(self, frames: Iterable[Frame]) -> Iterator[Event]:
+        decoder = self._decoder
+        decode = decoder.feed
+        for frame in frames:
+            try:
+                yield from decode(frame)
+            except _FAULTS as error:
+                failure = self._failure(error, frame)
+                raise failure from failure.__cause__
+            if decoder.done:
+                return
+
+    def _failure(self, error: Exception, frame: Frame | None = None) -> TierError:
+        """The error without keys, which providers repeat in their messages; a decoder's own fault as "protocol"."""
+        secrets = tuple(self._secrets())
+        if not isinstance(error, TierError):
+            shown = f": {frame.data[:_EXCERPT].decode('utf-8', 'replace')}" if frame is not None else " at the end"
+            fault, error = error, ProtocolError(f"the reply is malformed ({type(error).__name__}: {error}){shown}")
+            error.__cause__ = fault
+        error.message = redact(error.message, secrets)
+        error.args = (error.message,)
+        error.body = redact(error.body, secrets) if error.body else error.body
+        error.code = redact(error.code, secrets) if error.code else error.code
+        return error
 
 
 def _with_notes(end: Finish, notes: tuple[Note, ...]) -> Finish:
@@ -124,97 +233,47 @@ def _with_notes(end: Finish, notes: tuple[Note, ...]) -> Finish:
     return framed(Finish(end.finish, end.usage, end.raw_reason, end.error, end.native, all_notes), end.raw)  # type: ignore[no-any-return]
 
 
-def _scrubbed(error: BaseException, secrets: Iterable[str]) -> None:
-    """Take keys out of an error that a decoder raised: providers repeat keys in their messages."""
-    message = getattr(error, "message", None)
-    if isinstance(message, str):
-        clean = redact(message, secrets)
-        error.message = clean  # type: ignore[attr-defined]
-        error.args = (clean,)
-
-
-async def decode_whole(
-    codec: Codec, request: Request, body: bytes, ended: Ended, secrets: Iterable[str] = ()
-) -> AsyncIterator[Event]:
-    """The events of a whole reply: one frame through the same decoder as a stream.
-
-    Raises:
-        ProtocolError: the body is not what this codec reads.
-        TransientError: it was cut.
-    """
-    decoder = codec.decoder(whole=True)
+def _is_whole(frame: Frame) -> bool:
+    """Whether a frame that nothing ended has all its bytes."""
+    if frame.event == "error" or frame.data.strip() in (b"", b"[DONE]"):
+        return True
     try:
-        events = [*decoder.feed(Frame(body)), *decoder.close(ended)]
-    except Exception as error:
-        _scrubbed(error, secrets)
-        raise
-    for event in _noted(events, request.notes):
-        yield event
+        loads(frame.data)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
-async def decode_stream(
-    codec: Codec, request: Request, reply: Reply, secrets: Iterable[str] = ()
-) -> AsyncIterator[Event]:
-    """The events of a streamed reply, frame by frame.
-
-    A body that is one JSON document instead of a stream is read as a whole reply.
-    """
-    chunks = reply.chunks()
-    first = await _first_bytes(chunks)
-    if _is_document(reply, first):
-        body = first + b"".join([chunk async for chunk in chunks])
-        async for event in decode_whole(codec, request, body, reply.ended, secrets):
-            yield event
-        return
-    decoder = codec.decoder(whole=False)
-    parser = _PARSERS[request.call.framing]()
-    feed, parse = decoder.feed, parser.feed
-    try:
-        for frame in parse(first):
-            for event in feed(frame):
-                yield event
-        if not decoder.done:
-            async for chunk in chunks:
-                for frame in parse(chunk):
-                    for event in feed(frame):
-                        yield event
-                if decoder.done:
-                    break
-        if not decoder.done:
-            for frame in parser.close():
-                for event in feed(frame):
-                    yield event
-        for event in _end(decoder, reply, request):
-            yield event
-    except Exception as error:
-        _scrubbed(error, secrets)
-        raise
-    await reply.settle()
+def _kind(reply: Reply) -> str:
+    return reply.headers.get("content-type", "").split(";")[0].strip().lower()
 
 
-async def _first_bytes(chunks: AsyncIterator[bytes]) -> bytes:
-    """The body up to and including the first chunk that is more than white space."""
+async def _first_bytes(reply: Reply, chunks: AsyncIterator[bytes]) -> bytes:
+    """As much of the body as tells what it is."""
     first = b""
     async for chunk in chunks:
         first += chunk
-        if first.strip():
+        if _kind(reply) in _STREAM_TYPES or len(first.lstrip(_BLANK)) >= _TELLING:
             break
     return first
 
 
-def _end(decoder: Decoder, reply: Reply, request: Request) -> Iterable[Event]:
-    ended = Ended.FRAMED if decoder.done else reply.ended
-    return _noted(decoder.close(ended), request.notes)
+def _is_document(reply: Reply, request: Request, first: bytes, secrets: Iterable[str]) -> bool:
+    """Whether the body is one JSON document rather than a stream.
 
-
-def _is_document(reply: Reply, first: bytes) -> bool:
-    """Whether the body is one JSON document, or no stream at all, rather than the stream that was asked for."""
-    kind = reply.headers.get("content-type", "").split(";")[0].strip().lower()
-    if kind in _STREAM_TYPES:
+    Raises:
+        ProtocolError: it is neither.
+    """
+    kind, call, start = _kind(reply), request.call, first.lstrip(_BLANK)
+    declared = kind in _STREAM_TYPES
+    if start[:1] in (b"{", b"["):
+        lines = declared or (call.framing == "ndjson" and kind != "application/json")
+        return not (call.stream and lines)
+    if declared or not start or _LIKE_A_STREAM.match(start):
         return False
-    start = first.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    if kind == "application/json" or start in (b"{", b"["):
-        return not start or start in (b"{", b"[")
-    if kind.startswith("text/html"):
-        raise ProtocolError(f"the reply is {kind}, not a stream: is the base URL right?")
-    return False
+    excerpt = redact(start[:_EXCERPT].decode("utf-8", "replace"), secrets)
+    raise ProtocolError(
+        f"the reply is {kind or 'of no stated type'}, neither events nor JSON: is the base URL right? {excerpt}",
+        status=reply.status,
+        body=excerpt,
+    )

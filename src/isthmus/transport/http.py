@@ -1,0 +1,347 @@
+"""Calls over HTTP: the only module that knows the HTTP client, which is imported at the first call."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+import weakref
+from collections.abc import AsyncGenerator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from isthmus.errors import ConfigError, InvalidRequestError, ProtocolError, TierError, TransientError, UnavailableError
+from isthmus.models.contract import Timeouts
+from isthmus.wire.call import Ended, WireCall
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_SETTLE_BYTES = 65_536
+_SETTLE_SECONDS = 0.05
+_ACCEPT = {"sse": "text/event-stream", "ndjson": "application/x-ndjson"}
+_UNREACHABLE = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN})
+
+
+class HttpTransport:
+    """Carries calls over HTTP/1.1, with one pool of connections for each event loop that it is used in.
+
+    A loop's connections are closed by `aclose()` in that loop, or when the loop shuts down its async generators, as
+    `asyncio.run` does. Connections are unlimited, redirects are not followed, cookies are not kept.
+
+    Args:
+        timeouts: of these, `connect` is observed here: name look-up, TCP and TLS together.
+        verify: whether a server's certificate is checked.
+        ca_bundle: a file or folder of the certificate authorities to trust instead of the system's.
+        client_cert: a PEM file with certificate and key, or one file for each.
+        trust_env: whether the proxies that the environment names are used.
+
+    Raises:
+        ConfigError: a certificate file cannot be used.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeouts: Timeouts | None = None,
+        verify: bool = True,
+        ca_bundle: str | Path | None = None,
+        client_cert: str | Path | tuple[str | Path, str | Path] | None = None,
+        trust_env: bool = True,
+    ) -> None:
+        self._connect = (timeouts or Timeouts()).connect
+        self._ssl = _ssl_context(verify, ca_bundle, client_cert)
+        self._trust_env = trust_env
+        self._proxies: dict[tuple[str, str], str | None] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
+
+    def open(self, url: str, call: WireCall, headers: Mapping[str, str]) -> _Exchange:
+        """Send the call; see `isthmus.adapters.codec.Transport`."""
+        return _Exchange(self, url, call, headers)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; the transport can be used again."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.keeper.aclose()
+
+    async def _session(self) -> aiohttp.ClientSession:
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            for other in [other for other in self._pools if other.is_closed()]:
+                del self._pools[other]
+            keeper = _keep(weakref.ref(self), loop, self._connect, self._ssl)
+            # Nothing is awaited before the first yield, so no other task can come between.
+            pool = self._pools[loop] = _Pool(keeper, await anext(keeper))
+        return pool.session
+
+    def _proxy(self, parts: SplitResult) -> str | None:
+        if not self._trust_env:
+            return None
+        place = (parts.scheme, parts.netloc)
+        if place not in self._proxies:
+            proxy = getproxies().get(parts.scheme)
+            self._proxies[place] = None if not proxy or proxy_bypass(parts.hostname or "") else proxy
+        return self._proxies[place]
+
+
+class _Pool:
+    """The connections of one loop, and the generator whose end closes them."""
+
+    __slots__ = ("keeper", "session")
+
+    def __init__(self, keeper: AsyncGenerator[aiohttp.ClientSession, None], session: aiohttp.ClientSession) -> None:
+        self.keeper = keeper
+        self.session = session
+
+
+async def _keep(
+    owner: weakref.ref[HttpTransport],
+    loop: asyncio.AbstractEventLoop,
+    connect: float | None,
+    tls: ssl.SSLContext | bool,
+) -> AsyncGenerator[aiohttp.ClientSession, None]:
+    """Hold a session open until this generator is closed.
+
+    Loops close the async generators that were begun in them before they end, and close one in themselves when its last
+    reference goes: so the session never outlives its loop or its transport.
+    """
+    import aiohttp
+
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=tls),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": f"isthmus/{_version()}"},
+        timeout=aiohttp.ClientTimeout(total=None, connect=connect, sock_connect=connect, sock_read=None),
+    )
+    try:
+        yield session
+    finally:
+        transport = owner()
+        if transport is not None:
+            transport._pools.pop(loop, None)
+        await session.close()
+
+
+def _version() -> str:
+    try:
+        return version("isthmus")
+    except PackageNotFoundError:
+        return "source"
+
+
+class _Exchange:
+    """One call and its reply, as a block; leaving it closes the connection, or has returned it to the pool."""
+
+    __slots__ = ("_call", "_closed", "_headers", "_response", "_transport", "_url")
+
+    def __init__(self, transport: HttpTransport, url: str, call: WireCall, headers: Mapping[str, str]) -> None:
+        self._transport = transport
+        self._url = url
+        self._call = call
+        self._headers = headers
+        self._response: aiohttp.ClientResponse | None = None
+        self._closed: asyncio.Future[None] | None = None
+
+    async def __aenter__(self) -> HttpReply:
+        call, parts = self._call, _parts(self._url)
+        session = await self._transport._session()
+        import aiohttp
+        from yarl import URL
+
+        try:
+            response = self._response = await session.request(
+                call.method,
+                URL(self._url, encoded=True),
+                data=call.body or None,
+                headers=_merged(call, self._headers),
+                allow_redirects=False,
+                proxy=self._transport._proxy(parts),
+            )
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # The client's frames hold the headers, keys included.
+            raise _failure(error, parts) from error.with_traceback(None)
+        protocol = response.connection.protocol if response.connection is not None else None
+        closed = self._closed = protocol.closed if protocol is not None else None
+        if closed is not None:
+            # One for the connection's whole life, and one for this exchange.
+            closed.remove_done_callback(_noticed)
+            closed.add_done_callback(_noticed)
+            closed.add_done_callback(self._lost)
+        elif protocol is not None:
+            self._lost()
+        return HttpReply(response)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._closed is not None:
+            self._closed.remove_done_callback(self._lost)
+        if self._response is not None:
+            self._response.close()
+
+    def _lost(self, _: asyncio.Future[None] | None = None) -> None:
+        """Wake the reader when the connection is gone: the client does not, after a malformed chunk."""
+        import aiohttp
+
+        content = self._response.content if self._response is not None else None
+        if content is not None and not content.is_eof() and content.exception() is None:
+            content.set_exception(aiohttp.ClientPayloadError("the connection is gone"))
+
+
+def _noticed(closed: asyncio.Future[None]) -> None:
+    """Take note of how a connection was closed, or its future would complain that nobody did."""
+    if not closed.cancelled():
+        closed.exception()
+
+
+class HttpReply:
+    """An open reply; see `isthmus.adapters.codec.Reply`."""
+
+    __slots__ = ("_response", "ended", "headers", "status")
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status = response.status
+        self.ended = Ended.BROKEN
+        headers: dict[str, str] = {}
+        for name, value in response.headers.items():
+            name = name.lower()
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        self.headers: Mapping[str, str] = headers
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The body as it arrives; see `ended` afterwards."""
+        import aiohttp
+
+        content = self._response.content
+        readany = content.readany
+        while True:
+            try:
+                data = await readany()
+            except (aiohttp.ClientError, OSError):
+                break
+            if not data:
+                self.ended = self._framing()
+                return
+            yield data
+        # The client drops what had arrived before the connection broke, if nobody had read it yet.
+        content.set_exception(None)  # type: ignore[arg-type]
+        data = content.read_nowait()
+        self._response.close()
+        if data:
+            yield data
+
+    def _framing(self) -> Ended:
+        chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
+        bodiless = self.status in (204, 304) or self._response.method == "HEAD"
+        return Ended.FRAMED if chunked or bodiless or "content-length" in self.headers else Ended.UNFRAMED
+
+    async def read(self, limit: int | None = None) -> bytes:
+        """The rest of the body, or its first `limit` bytes."""
+        pieces: list[bytes] = []
+        size = 0
+        chunks = self.chunks()
+        try:
+            async for data in chunks:
+                pieces.append(data)
+                size += len(data)
+                if limit is not None and size >= limit:
+                    break
+        finally:
+            await chunks.aclose()
+        return b"".join(pieces)[:limit]
+
+    async def settle(self) -> None:
+        """Read at most 64 KiB more and for at most 50 ms, so that the connection can be used again."""
+        if self._response.closed:
+            return
+        import aiohttp
+
+        content = self._response.content
+        left = _SETTLE_BYTES
+        alarm = asyncio.get_running_loop().call_later(_SETTLE_SECONDS, self._response.close)
+        try:
+            while left > 0 and (data := await content.readany()):
+                left -= len(data)
+        except (aiohttp.ClientError, OSError):
+            pass
+        finally:
+            alarm.cancel()
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
+    except ValueError:
+        usable = False
+    if not usable:
+        shown = url.split("?")[0].rsplit("@")[-1]
+        raise InvalidRequestError(
+            f"{shown!r} cannot be called: base_url must be http:// or https://, a host, and a path"
+        )
+    return parts
+
+
+def _merged(call: WireCall, headers: Mapping[str, str]) -> dict[str, str]:
+    """All headers of a request, by names in lower case: the caller's over the call's over the usual ones."""
+    merged = {"accept": _ACCEPT.get(call.framing, "*/*") if call.stream else "application/json"}
+    if call.body:
+        merged["content-type"] = "application/json"
+    for given in (call.headers, headers):
+        merged.update((name.lower(), value) for name, value in given.items())
+    return merged
+
+
+def _ssl_context(
+    verify: bool, ca_bundle: str | Path | None, client_cert: str | Path | tuple[str | Path, str | Path] | None
+) -> ssl.SSLContext | bool:
+    """What the client takes for `ssl`: True for the defaults, or a context of its own."""
+    if verify and ca_bundle is None and client_cert is None:
+        return True
+    at = Path(ca_bundle) if ca_bundle is not None else None
+    try:
+        context = ssl.create_default_context(
+            cafile=str(at) if at is not None and not at.is_dir() else None,
+            capath=str(at) if at is not None and at.is_dir() else None,
+        )
+        if client_cert is not None:
+            files = client_cert if isinstance(client_cert, tuple) else (client_cert,)
+            context.load_cert_chain(*map(str, files))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"a certificate file cannot be used: {error}; ca_bundle and client_cert take PEM files"
+        ) from error
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _failure(error: Exception, parts: SplitResult) -> TierError:
+    """The classified form of a failure to get the head of a reply; names the host and never a header."""
+    import aiohttp
+
+    where = parts.hostname or "(no host)"
+    with_port = f"{where}:{parts.port}" if parts.port else where
+    cause = getattr(error, "os_error", error)
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return TransientError(f"{with_port}: TLS failed: {cause}")
+    if isinstance(error, TimeoutError):
+        return TransientError(f"{with_port}: time-out while connecting")
+    if isinstance(cause, socket.gaierror) or isinstance(error, aiohttp.ClientConnectorDNSError):
+        return UnavailableError(f"{where}: host not found: is the base URL right?")
+    if isinstance(cause, OSError) and cause.errno in _UNREACHABLE:
+        return UnavailableError(f"{with_port}: {cause.strerror or 'cannot be reached'}")
+    if isinstance(error, ValueError):
+        return InvalidRequestError(f"{with_port}: the URL or a header cannot be sent: {type(error).__name__}")
+    if isinstance(error, aiohttp.ClientResponseError):
+        return ProtocolError(f"{with_port}: the reply is not HTTP: {error.message}")
+    return TransientError(f"{with_port}: connection lost before a reply: {type(error).__name__}")
