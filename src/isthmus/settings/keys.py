@@ -114,6 +114,7 @@ LLM_KEYS: Mapping[str, Key] = {
     "temperature": Key(_number, open=True),
     "model_limits": Key(_limits),
     "max_continuations": Key(_count),
+    "timeouts": Key(_table),
 }
 TIER_KEYS: Mapping[str, Key] = {
     **LLM_KEYS,
@@ -173,13 +174,13 @@ def is_secret(key: str) -> bool:
     return key.lower().replace("-", "_").rsplit("_", 1)[-1] in _SECRET_ENDS
 
 
-def guarded(key: str, value: Any, hidden: bool = False) -> Any:
+def guarded(key: str, value: Any, *, hidden: bool = False) -> Any:
     """The value with every secret in it as `Secret`, within tables and lists too."""
     hidden = hidden or is_secret(key)
     if isinstance(value, Mapping):
-        return {name: guarded(str(name), item, hidden) for name, item in value.items()}
+        return {name: guarded(str(name), item, hidden=hidden) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [guarded("", item, hidden) for item in value]
+        return [guarded("", item, hidden=hidden) for item in value]
     return Secret(value) if hidden and isinstance(value, str) else value
 
 

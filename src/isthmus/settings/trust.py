@@ -61,10 +61,9 @@ class TrustStore:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
                     json.dump(held, file, indent=1, sort_keys=True)
                 Path(name).replace(self.path)
-            except BaseException:
+            finally:
                 with suppress(OSError):
                     Path(name).unlink()
-                raise
         except OSError as error:
             raise ConfigError(f"cannot be written: {error.strerror}", where=str(self.path)) from error
 
