@@ -7,7 +7,6 @@ import functools
 from typing import Any
 
 import pytest
-from support.face_kit import CTX, FACES, HELLO, TOOL_DICTS, WRITERS, Chats, Generates, Streams, StreamsWithTools, heard
 
 from isthmus.adapters.base import ChatResponse, ModelAdapter
 from isthmus.errors import AdapterError, ProtocolError, TransientError, UnclassifiedError
@@ -17,6 +16,7 @@ from isthmus.models.fold import consume_stream
 from isthmus.models.model import Model
 from isthmus.models.responses import ModelStreamEvent
 from isthmus.models.stream import EventStream
+from support.face_kit import CTX, FACES, HELLO, TOOL_DICTS, WRITERS, Chats, Generates, Streams, StreamsWithTools, heard
 
 SAID = ("one two", [("c1", "look", {"q": "x"})], "tool-calls", (5, 7))
 PREFIX = {"chat": "chat", "stream_with_tools": "chat", "stream": "step", "generate": "step"}
@@ -404,9 +404,13 @@ async def test_a_model_stream_shows_its_failure_and_raises_it() -> None:
             raise TransientError("cut")
 
     shown = []
-    with pytest.raises(TransientError):
+
+    async def show() -> None:
         async for event in Breaks().stream_response(HELLO):
             shown.append(event)
+
+    with pytest.raises(TransientError):
+        await show()
     assert [event.kind for event in shown] == ["text_delta", "error"]
     assert isinstance(shown[-1], ModelStreamEvent)
     assert isinstance(shown[-1].error, TransientError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 from isthmus.adapters.base import ChatResponse, ModelAdapter, ToolCall
@@ -25,9 +26,7 @@ CTX = GenerateContext(messages=tuple(HELLO), tools=(LOOK,))
 class Raw:
     """A stranger's native reply, with usage as attributes."""
 
-    class usage:  # noqa: N801
-        input_tokens = 5
-        output_tokens = 7
+    usage = SimpleNamespace(input_tokens=5, output_tokens=7)
 
 
 def response() -> ChatResponse:

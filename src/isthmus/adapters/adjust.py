@@ -15,13 +15,14 @@ _KEPT = 16
 _NO_WORDS = ("tool_choice", "output", "temperature", "top_p", "stop", "seed", "options")
 
 
-def adjusted(adapter: Any, ctx: GenerateContext, notes: list[Note]) -> Any:
+def adjusted(adapter: Any, ctx: GenerateContext, notes: list[Note], *, alone: bool = True) -> Any:
     """The adapter with the context's brief, ceiling and effort: itself, or a shallow copy that is kept for next time.
 
     Args:
         adapter: one whose `chat` takes messages and tools alone.
         ctx: the request.
         notes: takes a note where a copy was made, or a setting could not be set.
+        alone: whether no parent is told by the list of messages, so that what cannot be set is lost.
     """
     wanted: dict[str, Any] = {}
     for name, value in (("system", ctx.brief), ("max_tokens", ctx.max_output_tokens), ("effort", ctx.effort)):
@@ -29,7 +30,7 @@ def adjusted(adapter: Any, ctx: GenerateContext, notes: list[Note]) -> Any:
             continue
         if _settable(adapter, name):
             wanted[name] = value
-        elif name != "system":
+        elif name != "system" and alone:
             _leave_out(name, value, ctx, notes)
     if not wanted:
         return adapter

@@ -16,7 +16,7 @@ import msgspec
 from isthmus.adapters.adjust import adjusted, note_left_out, with_brief
 from isthmus.adapters.chat_face import chat_events
 from isthmus.adapters.model_face import model_arguments, model_events, model_messages, read_model_context
-from isthmus.adapters.render import Rendered, Turns, chat_messages, read_context, tool_dicts
+from isthmus.adapters.render import Turns, chat_messages, read_context, remembered, tool_dicts
 from isthmus.adapters.views import events_of, from_chat, from_response, to_chat, to_model_event, to_response
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, Note, Reasoning, StepResult, Text
@@ -111,7 +111,7 @@ class Source:
 
     async def _chat_arguments(self, adapter: Any, ctx: GenerateContext, notes: list[Note]) -> tuple[Any, Any, Any]:
         alone = self._alone(adapter)
-        target = adjusted(adapter, ctx, notes)
+        target = adjusted(adapter, ctx, notes, alone=alone)
         if alone:
             note_left_out(ctx, notes)
         make = getattr(target, "make_tool_turn", None)
@@ -189,7 +189,7 @@ def _chat(source: Source) -> Any:
         """One round trip: the whole reply as a `ChatResponse`."""
         try:
             ctx = read_context(messages, tools, own_brief=_own_brief(self))
-            return to_chat(await source.whole(self, ctx), inner=isinstance(messages, Rendered))
+            return to_chat(await source.whole(self, ctx), inner=remembered(messages) is not None)
         except Exception as error:
             failure = classify(error)
             raise failure from failure.__cause__
@@ -206,7 +206,7 @@ def _stream_with_tools(source: Source) -> Any:
                 async for event in events:
                     if isinstance(event, Text | Reasoning) and event.text:
                         yield ("text" if isinstance(event, Text) else "thinking", event.text)
-                response = to_chat(await events.result(), inner=isinstance(messages, Rendered))
+                response = to_chat(await events.result(), inner=remembered(messages) is not None)
             except Exception as error:
                 failure = events.failure(error)
                 raise failure from failure.__cause__

@@ -20,10 +20,11 @@ _BLOCKS = ("tool_use", "tool_result")
 
 
 class RoleDict(dict[str, Any]):
-    """A message as an author gets it; remembers the one it was made from, native form and all."""
+    """A message as an author gets it; remembers the one it was made from, native form and all, and its context."""
 
-    __slots__ = ("origin",)
+    __slots__ = ("ctx", "origin")
     origin: Mapping[str, Any]
+    ctx: GenerateContext
 
 
 class Rendered(list[Any]):
@@ -34,23 +35,6 @@ class Rendered(list[Any]):
 
     __slots__ = ("ctx",)
     ctx: GenerateContext
-
-    def _like(self, items: Iterable[Any]) -> Rendered:
-        return rendered(items, self.ctx)
-
-    def __add__(self, other: Any) -> Rendered:
-        return self._like(list.__add__(self, other))
-
-    def __radd__(self, other: list[Any]) -> Rendered:
-        return self._like([*other, *self])
-
-    def __getitem__(self, place: Any) -> Any:
-        found = list.__getitem__(self, place)
-        return self._like(found) if isinstance(place, slice) else found
-
-    def copy(self) -> Rendered:
-        """The same messages in a new list."""
-        return self._like(self)
 
 
 def rendered(items: Iterable[Any], ctx: GenerateContext) -> Rendered:
@@ -69,10 +53,10 @@ def fresh(value: Any) -> Any:
     return value
 
 
-def role_dict(message: Mapping[str, Any]) -> RoleDict:
+def role_dict(message: Mapping[str, Any], ctx: GenerateContext) -> RoleDict:
     """The message without this library's bookkeeping, its author's to change."""
     made = RoleDict({key: fresh(value) for key, value in message.items() if key != RESERVED})
-    made.origin = message
+    made.origin, made.ctx = message, ctx
     return made
 
 
@@ -124,7 +108,7 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, notes: list[Note]) -
             note = native_of(message, turns.dialect)[1]
             if note is not None and turns.alone:
                 notes.append(note)
-            made.append(role_dict(message))
+            made.append(role_dict(message, ctx))
             continue
         response = _response(message, turns, notes)
         results: list[tuple[ToolCall, str]] = []
@@ -134,16 +118,16 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, notes: list[Note]) -
         while place < len(messages) and messages[place].get("tool_call_id") in calls:
             results.append((calls[messages[place]["tool_call_id"]], _output(messages[place].get("content"))))
             place += 1
-        made += await _spliced(turns.make(response, results))
+        made += await _spliced(turns.make(response, results), ctx)
     return rendered(made, ctx)
 
 
-async def _spliced(turns: Any) -> list[Any]:
+async def _spliced(turns: Any, ctx: GenerateContext) -> list[Any]:
     if isawaitable(turns):
         turns = await turns
     if not isinstance(turns, list | tuple) or not all(isinstance(turn, Mapping) for turn in turns):
         raise ProtocolError(f"make_tool_turn must return a list of dicts, not {turns!r:.80}")
-    return [role_dict(turn) if type(turn) is dict and RESERVED in turn else turn for turn in turns]
+    return [role_dict(turn, ctx) if type(turn) is dict and RESERVED in turn else turn for turn in turns]
 
 
 def _output(content: Any) -> str:
@@ -210,6 +194,14 @@ def _function(call: Mapping[str, Any]) -> tuple[str, Any]:
     return str(function.get("name") or ""), function.get("arguments")
 
 
+def remembered(messages: Any) -> GenerateContext | None:
+    """The context that messages were rendered from: a rendered list, or a list with some of its messages."""
+    if isinstance(messages, Rendered):
+        return messages.ctx
+    held = (message.ctx for message in messages if isinstance(message, RoleDict))
+    return next(held, None) if isinstance(messages, list | tuple) else None
+
+
 def read_context(messages: Any, tools: Any = None, *, own_brief: str = "", **settings: Any) -> GenerateContext:
     """The context that a call of the chat or model face asks for; what the list remembers holds where nothing is said.
 
@@ -223,7 +215,7 @@ def read_context(messages: Any, tools: Any = None, *, own_brief: str = "", **set
     Raises:
         InvalidRequestError: a message or a tool that is none.
     """
-    base = messages.ctx if isinstance(messages, Rendered) else GenerateContext()
+    base = remembered(messages) or GenerateContext()
     turns = [_original(message, place) for place, message in enumerate(messages)]
     lead = next((n for n, turn in enumerate(turns) if turn.get("role") not in _LEADING), len(turns))
     brief = "\n\n".join(text_of(turn.get("content")) for turn in turns[:lead]) or base.brief or own_brief

@@ -25,7 +25,7 @@ def loads(data: bytes | str) -> Any:
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return json.loads(data)
+        return json.loads(data if isinstance(data, str) else bytes(data))
 
 
 def fields(data: bytes | str | msgspec.Raw) -> dict[str, msgspec.Raw]:

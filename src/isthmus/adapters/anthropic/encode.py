@@ -1,0 +1,224 @@
+"""A context as the body of a Messages request, without what a host adds to it (model, stream, version)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from isthmus.adapters.anthropic.names import wire_name
+from isthmus.adapters.anthropic.turns import Transcript
+from isthmus.errors import InvalidRequestError
+from isthmus.models.contract import GenerateContext, ToolSpec
+from isthmus.models.events import Note, NoteCode
+
+MAX_TOKENS = 8192
+
+_OFF = frozenset({"", "off", "none"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What stands where a context says nothing.
+
+    Args:
+        max_tokens: ceiling of a reply; falsy means 8192.
+        effort: reasoning effort; None sends nothing, "off" sends what turns it off where a model starts with it on.
+        system: the instructions.
+        capabilities: what the model behind the endpoint can do, with `adaptive_thinking`, `thinking_default_on` and
+            `thinking_disable`; None where nothing is known.
+    """
+
+    max_tokens: int | None = None
+    effort: str | None = None
+    system: str = ""
+    capabilities: Any = None
+
+
+def build_body(ctx: GenerateContext, defaults: Defaults) -> tuple[dict[str, Any], tuple[Note, ...]]:
+    """The request's body, its keys always in the same order, and a note of each thing that was changed.
+
+    Args:
+        ctx: the context; never changed.
+        defaults: what stands where it says nothing.
+
+    Raises:
+        InvalidRequestError: something in it cannot be said to this API; names it.
+    """
+    history = Transcript(ctx.brief or defaults.system).read(ctx.messages)
+    if not history.turns:
+        raise InvalidRequestError("messages: nothing to send; this API needs at least one message with content")
+    maker = _Body(ctx, history)
+    body: dict[str, Any] = {"max_tokens": ctx.max_output_tokens or defaults.max_tokens or MAX_TOKENS}
+    if history.system:
+        only = history.system[0]
+        plain = len(history.system) == 1 and only.keys() == {"type", "text"}
+        body["system"] = only["text"] if plain else history.system
+    body["messages"] = history.turns
+    body.update(maker.tools())
+    effort = ctx.effort if ctx.effort is not None else defaults.effort
+    body.update(maker.thinking(effort, defaults.capabilities))
+    body.update(maker.output(body.get("output_config")))
+    thinks = _thinks(ctx.options.get("thinking", body.get("thinking")))
+    body.update(maker.tool_choice("tools" in body, thinks))
+    body.update(maker.sampling(thinks))
+    for name, value in ctx.options.items():
+        if name in body and body[name] != value:
+            maker.note(NoteCode.PARAMETER_CHANGED, f"options.{name} stands in place of what was made for it")
+        body[name] = value
+    return body, (*history.notes, *maker.notes)
+
+
+class _Body:
+    """The members of a body beside the history; each method gives those that it owns."""
+
+    def __init__(self, ctx: GenerateContext, history: Transcript) -> None:
+        self._ctx = ctx
+        self._history = history
+        self.notes: list[Note] = []
+
+    def note(self, code: NoteCode, detail: str) -> None:
+        self.notes.append(Note(code, detail))
+
+    def _unsupported(self, detail: str, code: NoteCode = NoteCode.PARAMETER_DROPPED) -> None:
+        if self._ctx.on_unsupported == "error":
+            raise InvalidRequestError(f"{detail} (on_unsupported is 'error')")
+        self.note(code, detail)
+
+    def tools(self) -> dict[str, Any]:
+        if self._ctx.tools:
+            tools = [self._tool(spec) for spec in self._ctx.tools]
+            names = [tool["name"] for tool in tools]
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise InvalidRequestError(f"tools: two are called {twice!r} here; rename one")
+            return {"tools": tools}
+        if self._history.tools and "tools" not in self._ctx.options:
+            # The API refuses tool blocks in a history whose tools nobody declares; 2026-11.
+            self.note(NoteCode.HISTORY_CHANGED, "tools: the history's own were declared, and none may be used")
+            return {"tools": [{"name": name, "input_schema": {"type": "object"}} for name in self._history.tools]}
+        return {}
+
+    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
+        name = wire_name(spec.name)
+        if name != spec.name:
+            self.note(NoteCode.PARAMETER_CHANGED, f"tools: {spec.name!r} is sent as {name!r}")
+        tool: dict[str, Any] = {"name": name}
+        if spec.description:
+            tool["description"] = spec.description
+        tool["input_schema"] = dict(spec.parameters)
+        if spec.strict is not None:
+            tool["strict"] = spec.strict
+        return tool
+
+    def tool_choice(self, has_tools: bool, thinks: bool) -> dict[str, Any]:
+        choice = self._ctx.tool_choice
+        if not self._ctx.tools:
+            if choice not in (None, "none", "auto") and "tools" not in self._ctx.options:
+                self._unsupported(f"tool_choice {choice!r} was left out: there are no tools to choose from")
+            return {"tool_choice": {"type": "none"}} if has_tools else {}
+        made = self._choice(choice)
+        if thinks and made is not None and made["type"] in ("any", "tool"):
+            self._unsupported(
+                f"tool_choice {choice!r} became auto: a call cannot be forced while thinking is on",
+                NoteCode.PARAMETER_CHANGED,
+            )
+            made = {"type": "auto"}
+        if not self._ctx.parallel_tool_calls and (made is None or made["type"] != "none"):
+            made = {**(made or {"type": "auto"}), "disable_parallel_tool_use": True}
+        return {} if made is None else {"tool_choice": made}
+
+    def _choice(self, choice: str | None) -> dict[str, Any] | None:
+        if choice is None:
+            return None
+        if choice in _CHOICES:
+            return {"type": _CHOICES[choice]}
+        names = [spec.name for spec in self._ctx.tools]
+        if choice not in names:
+            ways = ", ".join([*_CHOICES, *names])
+            raise InvalidRequestError(f"tool_choice: no tool is called {choice!r}; use one of {ways}")
+        return {"type": "tool", "name": wire_name(choice)}
+
+    def thinking(self, effort: str | None, capabilities: Any) -> dict[str, Any]:
+        """Adaptive thinking at a named level; what "off" needs depends on the model.
+
+        Opus 4.x omits it to turn it off, Sonnet 5 and Opus 5 take an explicit "disabled", a model that refuses that
+        gets the lowest effort; Messages API, 2026-11.
+        """
+        if effort is None:
+            return {}
+        adaptive = capabilities is None or capabilities.adaptive_thinking
+        if effort.strip().lower() not in _OFF:
+            if adaptive:
+                return {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
+            self._unsupported(f"effort {effort!r} was left out: this endpoint takes no adaptive thinking")
+            return {}
+        if capabilities is None or not adaptive or not capabilities.thinking_default_on:
+            return {}
+        if capabilities.thinking_disable:
+            return {"thinking": {"type": "disabled"}}
+        self.note(NoteCode.PARAMETER_CHANGED, "effort 'off' became 'low': this model's thinking cannot be turned off")
+        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}
+
+    def output(self, config: dict[str, Any] | None) -> dict[str, Any]:
+        form = self._ctx.output
+        if form is None or form.response_format() is None:
+            return {}
+        schema = form.json_schema()
+        closed = _closed(schema)
+        if closed != schema:
+            self.note(NoteCode.PARAMETER_CHANGED, "output: its objects were closed (additionalProperties: false)")
+        return {"output_config": {**(config or {}), "format": {"type": "json_schema", "schema": closed}}}
+
+    def sampling(self, thinks: bool) -> dict[str, Any]:
+        """Temperature, top_p and stop sequences; thinking takes only 1, and 0.95 to 1; Messages API, 2026-11."""
+        ctx = self._ctx
+        made: dict[str, Any] = {}
+        for name, value, least in (("temperature", ctx.temperature, 1), ("top_p", ctx.top_p, 0.95)):
+            if value is not None and thinks and value < least:
+                self._unsupported(f"{name} {value} was left out: it must be at least {least} while thinking is on")
+            elif value is not None:
+                made[name] = value
+        stops = [text for text in ctx.stop if text.strip()]
+        if len(stops) != len(ctx.stop):
+            self._unsupported("stop: strings of white space alone were left out: this API refuses them")
+        if stops:
+            made["stop_sequences"] = stops
+        if ctx.seed is not None:
+            self._unsupported(f"seed {ctx.seed} was left out: this API has none")
+        return made
+
+
+_CHOICES: Mapping[str, str] = {"auto": "auto", "required": "any", "none": "none"}
+
+
+def _thinks(thinking: Any) -> bool:
+    return isinstance(thinking, Mapping) and thinking.get("type") not in (None, "disabled")
+
+
+def _closed(schema: Any) -> Any:
+    """The schema with every object closed, which this API asks of an output's schema; 2026-11."""
+    if isinstance(schema, list | tuple):
+        return [_closed(item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made: dict[str, Any] = {}
+    for key, value in schema.items():
+        made[key] = _SUBSCHEMAS.get(key, _as_is)(value)
+    if (made.get("type") == "object" or "properties" in made) and "additionalProperties" not in made:
+        made["additionalProperties"] = False
+    return made
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+def _closed_members(value: Any) -> Any:
+    return {name: _closed(item) for name, item in value.items()} if isinstance(value, Mapping) else value
+
+
+_SUBSCHEMAS: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("properties", "$defs", "definitions"), _closed_members),
+    **dict.fromkeys(("items", "prefixItems", "anyOf", "allOf", "oneOf"), _closed),
+}

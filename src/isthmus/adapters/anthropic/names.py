@@ -1,0 +1,27 @@
+"""Names and ids that this API accepts, made from any others so that they can be told back."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_OTHER = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def wire_name(name: str) -> str:
+    """A tool's name as it can be sent: itself, or legal characters and a hash of it.
+
+    The same name always gives the same result. Rule of the Messages API, 2026-11: 1 to 128 of letters, digits, _ and -.
+    """
+    return name if _NAME.fullmatch(name) else f"{_OTHER.sub('_', name)[:64]}_{_hash(name)}"
+
+
+def wire_id(call_id: str) -> str:
+    """A call's id as it can be sent: itself, or legal characters and a hash of it."""
+    return call_id if _ID.fullmatch(call_id) else f"{_OTHER.sub('_', call_id)[:64]}_{_hash(call_id)}"
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
