@@ -108,14 +108,22 @@ def connections(settings: Settings) -> tuple[Table, ...]:
     Raises:
         ConfigError: a key that neither the library nor any provider takes.
     """
-    registry.import_plugins(settings.plugins)
-    tables = tuple([_with_provider(table) for table in settings.connections()])
+    tables = _tables(settings)
     for table in tables:
-        found = registry.resolve(table["provider"].value)
-        for key, setting in table.items():
-            if key not in TIER_KEYS and (key not in found.parameters or key == _FROM_SETTINGS_ONLY):
-                _check_elsewhere(key, setting, found)
+        _check_keys(table)
     return tables
+
+
+def _tables(settings: Settings) -> tuple[Table, ...]:
+    registry.import_plugins(settings.plugins)
+    return tuple([_with_provider(table) for table in settings.connections()])
+
+
+def _check_keys(table: Table) -> None:
+    found = registry.resolve(table["provider"].value)
+    for key, setting in table.items():
+        if key not in TIER_KEYS and (key not in found.parameters or key == _FROM_SETTINGS_ONLY):
+            _check_elsewhere(key, setting, found)
 
 
 def _with_provider(table: Table) -> Table:
@@ -166,7 +174,7 @@ def findings(settings: Settings) -> Iterator[str]:
     Raises:
         ConfigError: a provider or a key is wrong.
     """
-    for table in connections(settings):
+    for table in _tables(settings):
         provider = table["provider"]
         model = f", model {table['model'].value}" if "model" in table else ""
         yield f"provider {provider.value} (from {provider.where}){model}"
@@ -174,6 +182,10 @@ def findings(settings: Settings) -> Iterator[str]:
             if key in table:
                 yield f"{key}: set (from {table[key].where})"
         yield from unused_keys(table)
+        _check_keys(table)
+        variable = getattr(getattr(_adapter(table), "keys", None), "variable", "")
+        if variable:
+            yield f"{variable}: {'set' if os.environ.get(variable) else 'not set'}"
 
 
 def _adapter(table: Table) -> Any:
