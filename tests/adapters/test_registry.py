@@ -13,7 +13,7 @@ from isthmus.adapters.registry import (
     available_providers,
     import_plugins,
     load_adapter,
-    provider_of_path,
+    provider_of,
     provider_sources,
     register_adapter,
 )
@@ -268,6 +268,12 @@ def test_plugins_are_imported_once_and_a_failing_one_is_shown(
         sys.modules.pop(name, None)
 
 
+@pytest.mark.parametrize(("body", "found"), [({"anthropic_version": "v"}, True), ({}, True), ({"prompt": "x"}, False)])
+def test_a_shared_path_is_told_apart_by_the_body(body: dict[str, str], found: bool) -> None:
+    """Where others use the same path, a member of the body decides; without a body the path does."""
+    assert (provider_of("/v1/publishers/p/models/m:rawPredict", body) is not None) is found
+
+
 @pytest.mark.parametrize(
     ("path", "found"),
     [
@@ -281,4 +287,4 @@ def test_plugins_are_imported_once_and_a_failing_one_is_shown(
 )
 def test_recordings_are_recognised_by_path(path: str, found: bool) -> None:
     """The built-in table says whose requests end like that."""
-    assert (provider_of_path(path) is not None) is found
+    assert (provider_of(path, {}) is not None) is found

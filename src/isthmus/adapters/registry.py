@@ -41,6 +41,7 @@ class BuiltIn:
     package: str = ""
     extra: str = ""
     paths: tuple[str, ...] = ()
+    shared_paths: Mapping[str, str] = field(default_factory=dict)
     default: bool = False
 
 
@@ -265,10 +266,17 @@ def _clamp(taken: dict[str, Any], settings: Mapping[str, Any], default: Any) -> 
         taken["max_tokens"] = cap
 
 
-def provider_of_path(path: str) -> str | None:
-    """The built-in provider whose requests go to a path that ends like this one; None where none does."""
+def provider_of(path: str, body: Mapping[str, Any]) -> str | None:
+    """The built-in provider whose requests look like this one; None where none does.
+
+    Args:
+        path: the request's path, with or without a query.
+        body: the members of its body, as far as known.
+    """
     bare = path.split("?")[0].rstrip("/")
     for name, row in built_in().items():
         if any(bare.endswith(end) for end in row.paths):
+            return name
+        if any(bare.endswith(end) and (not body or member in body) for end, member in row.shared_paths.items()):
             return name
     return None

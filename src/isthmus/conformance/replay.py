@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from isthmus.adapters.registry import load_adapter, provider_of_path
+from isthmus.adapters.registry import load_adapter, provider_of
 from isthmus.errors import ConfigError, IsthmusError, TierError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import StepResult
@@ -36,7 +36,7 @@ def replay(path: str | os.PathLike[str], *, adapter: str | None = None, split: i
     body = request.get("body")
     asked: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
     made = load_adapter(
-        adapter or _provider(request, folder),
+        adapter or _provider(str(request.get("path", "")), asked, folder),
         model=str(asked.get("model") or "replayed"),
         api_key="replayed",
         transport=RecordingTransport(folder, split=split),
@@ -57,9 +57,8 @@ def _read(file: Path) -> dict[str, Any]:
     return value
 
 
-def _provider(request: Mapping[str, Any], folder: Path) -> str:
-    path = str(request.get("path", ""))
-    found = provider_of_path(path)
+def _provider(path: str, body: Mapping[str, Any], folder: Path) -> str:
+    found = provider_of(path, body)
     if found is None:
         raise ConfigError(f"no built-in adapter sends requests to {path!r}: name one as adapter", where=str(folder))
     return found
