@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from architecture.source import Module
 
-_RANK0 = {"isthmus.errors", "isthmus.secret", "isthmus.wire.frame"}
+_RANK0 = {"isthmus.errors", "isthmus.secret", "isthmus.sync", "isthmus.version", "isthmus.wire.frame"}
 _BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
 _SHARED = {"classify", "drive", "openai_chat", "anthropic"}
+_REGISTRY = "isthmus.adapters.registry"
 _TOP = ("console", "studio", "bulk")
 
 
@@ -53,7 +54,7 @@ def may_import(source: str, target: str) -> bool:
     if rank == 4:
         return False
     if rank == 5:
-        return other == "chain" or (group == "conformance" and other == "transport")
+        return other == "chain" or (group == "conformance" and (other == "transport" or target == _REGISTRY))
     return rank == 7 and other_rank in (5, 6)
 
 
@@ -110,6 +111,9 @@ BOUNDARIES = {
     "isthmus.models.executor",
     "isthmus.observability.hooks",
     "isthmus.chain.chain",
+    "isthmus.adapters.registry",
+    "isthmus.conformance.replay",
+    "isthmus.console.main",
 }
 
 PROVIDERS = ("anthropic", "openai", "bedrock", "langserve", "litellm", "xllamacpp", "claude", "gpt-", "gemini", "groq")

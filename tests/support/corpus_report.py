@@ -17,13 +17,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.corpus import Recording, Row, corpus_root, load, rows
-
 from isthmus.conformance import replay
 from isthmus.models.events import StepResult
 from isthmus.wire.frame import Frame
 from isthmus.wire.sse import SSEParser
 from support import anthropic_walk, chat_walk, sdk_reading
+from support.corpus import Recording, Row, corpus_root, load, rows
 from support.cuts import smaller_successes
 
 APIS = ("openai-chat", "anthropic-messages")

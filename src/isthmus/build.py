@@ -1,0 +1,316 @@
+"""The composition root: from settings to adapters and chains. The only module that sees everything below it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from isthmus.adapters import registry
+from isthmus.chain import RetryPolicy, define_chain, of
+from isthmus.errors import ConfigError, RefusedError
+from isthmus.models.contract import GenerateContext, OutputForm, Timeouts
+from isthmus.models.events import Event, FinishReason, StepResult
+from isthmus.settings import LLM_KEYS, Layer, Setting, Settings, Table, load_settings, unknown_key
+from isthmus.settings.keys import TIER_KEYS
+from isthmus.sync import iterate_sync, run_sync
+
+__all__ = [
+    "ask",
+    "connect",
+    "connections",
+    "findings",
+    "load",
+    "optional_packages",
+    "providers",
+    "run_sync",
+    "stream_sync",
+    "unused_keys",
+]
+
+_log = logging.getLogger("isthmus.build")
+_FROM_SETTINGS_ONLY = "base_url_trusted"
+# How near to a key the name of a variable must be to count as a misspelling of it, and not as somebody else's: an
+# orchestrator sets ISTHMUS_PORT and the like for a service of that name.
+_NEAR = 0.75
+_TIER_ONLY = frozenset(TIER_KEYS) - frozenset(LLM_KEYS)
+# What the runtime above an adapter reads, whatever the adapter declares.
+_RUNTIME_KEYS = frozenset({"provider", "model_limits", "max_continuations"})
+
+
+def connect(target: str, **settings: Any) -> Any:
+    """The adapter of one model.
+
+    Args:
+        target: "provider:model", split at the first colon; or a dotted path "package.module:Class", known by a dot
+            before the colon, with the model as a setting. A provider alone takes the model as a setting too.
+        settings: for the adapter's constructor, by parameter name.
+
+    Raises:
+        ConfigError: no such provider, or a setting that nothing takes.
+        MissingDependencyError: the provider needs a package that is not installed.
+    """
+    provider, _, model = target.partition(":")
+    if "." in provider:
+        return registry.load_adapter(target, **settings)
+    if model:
+        if settings.get("model", model) != model:
+            raise ConfigError(f"two models are named: {model!r} in {target!r}, and {settings['model']!r}", key="model")
+        settings["model"] = model
+    return registry.load_adapter(provider, **settings)
+
+
+def load(source: str | os.PathLike[str] | Settings | None = None, **overrides: Any) -> Any:
+    """The chain that a configuration describes: its tiers in order, or `[llm]` as a chain of one.
+
+    Args:
+        source: a TOML file, read on top of the user's and the folder's in place of `ISTHMUS_CONFIG`; or settings that
+            were loaded before.
+        overrides: keys of `[llm]` that win over all else.
+
+    Raises:
+        ConfigError: the configuration is wrong; names the file or variable, the key and the remedy.
+        MissingDependencyError: a provider needs a package that is not installed.
+    """
+    settings = _settings(source, overrides)
+    tiers = tuple([_tier(table) for table in connections(settings)])
+    options = {key: _made(key, setting, "chain") for key, setting in settings.chain.items()}
+    return define_chain(**{"id": "default", **options}, tiers=tiers)
+
+
+_MADE: Mapping[str, Callable[..., Any]] = {"retry": RetryPolicy, "timeouts": Timeouts}
+
+
+def _made(key: str, setting: Setting, table: str) -> Any:
+    """The value of a setting; a table of fields becomes what it describes."""
+    if key not in _MADE:
+        return setting.value
+    try:
+        return _MADE[key](**setting.value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error), where=setting.where, key=f"{table}.{key}") from None
+
+
+def _settings(source: str | os.PathLike[str] | Settings | None, overrides: Mapping[str, Any]) -> Settings:
+    if isinstance(source, Settings):
+        if overrides:
+            raise ConfigError("overrides belong to the loading of settings: give them to load_settings as flags")
+        return source
+    return load_settings(None if source is None else Path(source), flags=overrides, spelled="argument {!r}".format)
+
+
+def connections(settings: Settings) -> tuple[Table, ...]:
+    """The settings of every tier, complete, provider included, plugins imported and keys checked.
+
+    Raises:
+        ConfigError: a key that neither the library nor any provider takes.
+    """
+    tables = _tables(settings)
+    for table in tables:
+        _check_keys(table)
+    return tables
+
+
+def _tables(settings: Settings) -> tuple[Table, ...]:
+    registry.import_plugins(settings.plugins)
+    return tuple([_with_provider(table) for table in settings.connections()])
+
+
+def _check_keys(table: Table) -> None:
+    found = registry.resolve(table["provider"].value)
+    for key, setting in table.items():
+        if key not in TIER_KEYS and (key not in found.parameters or key == _FROM_SETTINGS_ONLY):
+            _check_elsewhere(key, setting, found)
+
+
+def _with_provider(table: Table) -> Table:
+    if "provider" in table:
+        return table
+    return {**table, "provider": Setting(registry.default_provider(), "default", Layer.SEED)}
+
+
+def _check_elsewhere(key: str, setting: Setting, chosen: registry.Provider) -> None:
+    """A key left over from another provider is harmless; one that no provider takes is a mistake."""
+    known = {*TIER_KEYS, *chosen.parameters}
+    for name in registry.available_providers():
+        try:
+            parameters = registry.resolve(name).parameters
+        except (ConfigError, ImportError):
+            continue
+        known.update(parameters)
+    known.discard(_FROM_SETTINGS_ONLY)
+    stray = setting.layer is Layer.ENVIRONMENT and not get_close_matches(key, known, n=1, cutoff=_NEAR)
+    if key not in known and not stray:
+        raise unknown_key(key, known, where=setting.where)
+
+
+def unused_keys(table: Table) -> list[str]:
+    """What the chosen adapter does not use of a tier's settings, a line each."""
+    found = registry.resolve(table["provider"].value)
+    return [
+        f"{setting.where}: llm.{key}: not used by provider {found.name!r}"
+        for key, setting in sorted(table.items())
+        if key not in found.parameters and key not in _RUNTIME_KEYS and key not in _TIER_ONLY
+    ]
+
+
+def optional_packages() -> list[str]:
+    """The packages beyond the core that built-in providers need."""
+    return sorted({row.package for row in registry.built_in().values() if row.package})
+
+
+def providers(settings: Settings) -> dict[str, str]:
+    """Each provider that can be used and where it comes from, plugins included."""
+    registry.import_plugins(settings.plugins)
+    return registry.provider_sources()
+
+
+def findings(settings: Settings) -> Iterator[str]:
+    """What can be said of a configuration before any call, a line each; never a secret.
+
+    Raises:
+        ConfigError: a provider or a key is wrong.
+    """
+    for table in _tables(settings):
+        provider = table["provider"]
+        model = f", model {table['model'].value}" if "model" in table else ""
+        yield f"provider {provider.value} (from {provider.where}){model}"
+        for key in ("api_key", "api_key_command"):
+            if key in table:
+                yield f"{key}: set (from {table[key].where})"
+        yield from unused_keys(table)
+        _check_keys(table)
+        variable = getattr(getattr(_adapter(table), "keys", None), "variable", "")
+        if variable:
+            yield f"{variable}: {'set' if os.environ.get(variable) else 'not set'}"
+
+
+def _adapter(table: Table) -> Any:
+    found = registry.resolve(table["provider"].value)
+    values = {key: setting.value for key, setting in table.items() if key not in _TIER_ONLY}
+    if "timeouts" in table:
+        values["timeouts"] = _made("timeouts", table["timeouts"], "llm")
+    command = table.get("api_key_command")
+    if command is not None and "api_key" in table and table["api_key"].layer is not Layer.FLAGS:
+        del values["api_key"]
+    if "base_url" in table:
+        values[_FROM_SETTINGS_ONLY] = table["base_url"].trusted
+    return registry.build_adapter(found, values)
+
+
+class _Placed:
+    """An adapter under the name and the limits that its tier's table gives it; all else is the adapter's own."""
+
+    def __init__(self, adapter: Any, own: Mapping[str, Any]) -> None:
+        self._adapter = adapter
+        self.__dict__.update(own)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._adapter, name)
+
+
+def _tier(table: Table) -> Any:
+    adapter = _adapter(table)
+    own = {key: table[key].value for key in _TIER_ONLY if key in table}
+    if "supports" in own:
+        own["supports"] = frozenset(own["supports"])
+    return _Placed(adapter, own) if own else adapter
+
+
+async def ask(
+    prompt: str,
+    *,
+    model: Any = None,
+    system: str = "",
+    max_tokens: int | None = None,
+    effort: str | None = None,
+    temperature: float | None = None,
+    output: OutputForm | None = None,
+) -> str:
+    """One question, one call, the text of the answer.
+
+    Args:
+        prompt: what the user says.
+        model: "provider:model", an adapter or a chain; what the configuration names where None.
+        system: the instructions.
+        max_tokens: ceiling of the answer.
+        effort: reasoning effort.
+        temperature: sampling temperature.
+        output: the form that the answer must take.
+
+    Raises:
+        TierError: the call failed, also in the middle of the answer; `partial` holds what had arrived.
+        RefusedError: the model, or the provider's filter, would not answer.
+        ConfigError: the configuration is wrong.
+    """
+    ctx = GenerateContext(
+        brief=system,
+        messages=({"role": "user", "content": prompt},),
+        max_output_tokens=max_tokens,
+        effort=effort,
+        temperature=temperature,
+        output=output,
+    )
+    target, own = _target(model)
+    try:
+        result = await of(target).generate(ctx)
+    finally:
+        if own:
+            await _close(target)
+    return _answer(result)
+
+
+def _target(model: Any) -> tuple[Any, bool]:
+    """What to call, and whether it was made here and must be closed here."""
+    if model is None:
+        return load(), True
+    if isinstance(model, str):
+        return connect(model), True
+    return model, False
+
+
+async def _close(target: Any) -> None:
+    aclose = getattr(target, "aclose", None)
+    if aclose is not None:
+        await aclose()
+
+
+def _answer(result: StepResult) -> str:
+    if result.error is not None:
+        if result.error.partial is None:
+            result.error.partial = result
+        raise result.error
+    if result.finish in (FinishReason.REFUSAL, FinishReason.CONTENT_FILTER):
+        error = RefusedError(f"no answer: {result.finish} ({result.raw_reason or 'no reason given'})")
+        error.partial = result
+        raise error
+    if result.finish == FinishReason.LENGTH:
+        _log.warning("the answer was cut at the output limit")
+    return result.text
+
+
+def stream_sync(source: Any, prompt: str | GenerateContext | None = None) -> Generator[Event, None, None]:
+    """The events of a call for sync code; closing the generator closes the connection.
+
+    Works in scripts and in notebooks, and any number of times: it reads in a loop of its own, in a helper thread, only
+    when the next event is asked for.
+
+    Args:
+        source: a stream that nobody has begun; or, with a prompt, an adapter, a chain or "provider:model".
+        prompt: what the user says, or a whole context.
+
+    Raises:
+        TierError: as the stream raises it.
+    """
+    if prompt is None:
+        return iterate_sync(lambda: source)
+    ctx = GenerateContext(messages=({"role": "user", "content": prompt},)) if isinstance(prompt, str) else prompt
+    target, _ = _target(source)
+
+    def begin() -> AsyncIterator[Event]:
+        return of(target).stream(ctx)
+
+    return iterate_sync(begin, lambda: _close(target))

@@ -1,0 +1,168 @@
+"""A sink that writes records to the standard logging, under logger names that start with `isthmus.`.
+
+One switch, the variable `ISTHMUS_LOG`, sends them to stderr: "info" for calls and chains, "debug" for tools and reply
+heads too, "wire" for every byte as well, with anything key-like taken out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from isthmus.observability.hooks import (
+    CallEnded,
+    CallStarted,
+    ChainEvent,
+    Record,
+    ToolEnded,
+    WireChunk,
+    WireReceived,
+    WireSent,
+    add_sink,
+)
+from isthmus.secret import HIDDEN, redact
+
+VARIABLE = "ISTHMUS_LOG"
+LEVELS = ("info", "debug", "wire")
+
+_SECRET_NAME = re.compile(r"(?i)(^|[-_.])(key|apikey|token|secret|password|signature|sig|authorization|cookie)s?$")
+_SECRET_MEMBER = re.compile(
+    r'(?i)("(?:[a-z0-9]+[-_])*(?:api_?key|key|token|secret|password|authorization)"\s*:\s*")(?:[^"\\]|\\.)*"'
+)
+# What may be the beginning of a key: it waits for the next chunk, so that a key cut in two is still seen whole.
+_UNFINISHED = re.compile(r'(?i)(?:bearer\s+|"[-\w]+"\s*:\s*")?[\w\-*.~+/=\\]*$')
+_MOST_HELD = 4096
+
+
+def _clean(text: str) -> str:
+    return redact(_SECRET_MEMBER.sub(rf'\1{HIDDEN}"', text))
+
+
+def _clean_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: HIDDEN if _SECRET_NAME.search(name) else redact(str(value)) for name, value in headers.items()}
+
+
+def _clean_url(url: str) -> str:
+    parts = urlsplit(url)
+    query = "&".join(
+        f"{name}={HIDDEN}" if sign and _SECRET_NAME.search(name) else name + sign + value
+        for name, sign, value in (pair.partition("=") for pair in parts.query.split("&"))
+    )
+    user, at, host = parts.netloc.rpartition("@")
+    return redact(urlunsplit((parts.scheme, f"{HIDDEN}@{host}" if at and user else host, parts.path, query, "")))
+
+
+class LogSink:
+    """Writes each record as one line; give it to `isthmus.observability.hooks.add_sink`.
+
+    Args:
+        wire: whether to write bodies and chunks too.
+    """
+
+    def __init__(self, wire: bool = False) -> None:
+        self.wire = wire
+        self._held: dict[str, str] = {}
+        self._writers: Mapping[type, Callable[[Any], None]] = {
+            CallStarted: self._call_started,
+            CallEnded: self._call_ended,
+            ChainEvent: self._chain,
+            ToolEnded: self._tool,
+            WireSent: self._sent,
+            WireReceived: self._received,
+            WireChunk: self._chunk,
+        }
+
+    def __call__(self, record: Record) -> None:
+        """Write one record."""
+        self._writers[type(record)](record)
+
+    def _call_started(self, record: CallStarted) -> None:
+        kind = "streamed" if record.streamed else "whole"
+        _call.info("%s: call %d, %s, model %s", record.adapter, record.attempt, kind, record.model)
+
+    def _call_ended(self, record: CallEnded) -> None:
+        self._flush()
+        if record.error_class is None:
+            _call.info("%s: %s after %.3f s", record.adapter, record.finish or "abandoned", record.seconds)
+            return
+        said = _clean(record.message or "")
+        _call.warning("%s: failed after %.3f s: %s: %s", record.adapter, record.seconds, record.error_class, said)
+
+    def _chain(self, record: ChainEvent) -> None:
+        fields = " ".join(f"{name}={_clean(str(value))}" for name, value in record.fields.items())
+        _chain.info("%s: %s %s", record.chain, record.type, fields)
+
+    def _tool(self, record: ToolEnded) -> None:
+        _tool.debug("%s %s: %s after %.3f s", record.tool, record.call_id, record.outcome, record.seconds)
+
+    def _sent(self, record: WireSent) -> None:
+        self._flush()
+        if self.wire:
+            headers, body = _clean_headers(record.headers), _clean(record.body.decode("utf-8", "backslashreplace"))
+            _wire.debug("> %s %s %r %r", record.method, _clean_url(record.url), headers, body)
+
+    def _received(self, record: WireReceived) -> None:
+        headers: Any = _clean_headers(record.headers) if self.wire else ""
+        _wire.debug("< %d %s %s", record.status, _clean_url(record.url), headers)
+
+    def _chunk(self, record: WireChunk) -> None:
+        if not self.wire:
+            return
+        text = self._held.pop(record.url, "") + record.data.decode("utf-8", "backslashreplace")
+        tail = _UNFINISHED.search(text)
+        cut = tail.start() if tail is not None and len(text) - tail.start() <= _MOST_HELD else len(text)
+        if text[cut:]:
+            self._held[record.url] = text[cut:]
+        if text[:cut]:
+            _wire.debug("< %s %r", _clean_url(record.url), _clean(text[:cut]))
+
+    def _flush(self) -> None:
+        held, self._held = self._held, {}
+        for url, text in held.items():
+            _wire.debug("< %s %r", _clean_url(url), _clean(text))
+
+
+_call = logging.getLogger("isthmus.call")
+_chain = logging.getLogger("isthmus.chain")
+_tool = logging.getLogger("isthmus.tool")
+_wire = logging.getLogger("isthmus.wire")
+
+
+def start(level: str) -> Callable[[], None]:
+    """Write records to stderr from now on; call what is returned to stop.
+
+    Args:
+        level: "info", "debug" or "wire".
+
+    Raises:
+        ValueError: another level.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"{VARIABLE} must be one of {', '.join(LEVELS)}, not {level!r}")
+    root = logging.getLogger("isthmus")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO if level == "info" else logging.DEBUG)
+    remove = add_sink(LogSink(wire=level == "wire"))
+
+    def stop() -> None:
+        remove()
+        root.removeHandler(handler)
+        root.setLevel(before)
+
+    return stop
+
+
+def start_from_environment() -> None:
+    """Do what `ISTHMUS_LOG` says; a value that says nothing is reported, and nothing is logged."""
+    level = os.environ.get(VARIABLE, "").strip().lower()
+    try:
+        start(level)
+    except ValueError as error:
+        logging.getLogger("isthmus").warning("%s", error)

@@ -1,0 +1,215 @@
+"""The keys that a configuration may hold, and how a value of each is read.
+
+Knows no adapter: what else a key may be is the business of whoever knows the adapter's constructor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from isthmus.errors import ConfigError
+from isthmus.secret import HIDDEN, Secret, redact
+
+EFFORTS = ("off", "low", "medium", "high", "xhigh", "max")
+_SECRET_ENDS = frozenset({"key", "keys", "token", "secret", "password", "passwd", "authorization", "credential"})
+_YES, _NO = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be text in quotes")
+    return value
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, str):
+        value = int(value) if value.strip().lstrip("+-").isdecimal() else value
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("must be a whole number, 0 or more")
+    return value
+
+
+def _number(value: Any) -> float:
+    try:
+        number = float(value) if not isinstance(value, bool) else math.nan
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise ValueError("must be a number, 0 or more")
+    return number
+
+
+def _flag(value: Any) -> bool:
+    word = value.strip().lower() if isinstance(value, str) else value
+    if isinstance(word, bool):
+        return word
+    if word in _YES or word in _NO:
+        return word in _YES
+    raise ValueError("must be true or false")
+
+
+def _effort(value: Any) -> str:
+    if value == "":
+        return "off"
+    if value not in EFFORTS:
+        raise ValueError(f"must be one of {', '.join(EFFORTS)}")
+    return str(value)
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise ValueError("must be a list of texts")
+    return list(value)
+
+
+def _table(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a table")
+    return dict(value)
+
+
+def _limits(value: Any) -> dict[str, Any]:
+    table = _table(value)
+    for name, fields in table.items():
+        if not isinstance(fields, Mapping):
+            raise ValueError(f"must hold one table a model name, which {name!r} is not")
+    return {name: dict(fields) for name, fields in table.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What is known of one key.
+
+    Args:
+        read: turns a value into the key's type, or raises ValueError with what it must be.
+        open: whether a file in the current folder may set it before anybody has accepted that file.
+        bound: whether its value belongs to the provider that is named beside it, and must not reach another.
+        hidden: whether its value is a secret.
+    """
+
+    read: Callable[[Any], Any] = _text
+    open: bool = False
+    bound: bool = False
+    hidden: bool = False
+
+
+LLM_KEYS: Mapping[str, Key] = {
+    "provider": Key(),
+    "model": Key(open=True),
+    "base_url": Key(bound=True),
+    "api_key": Key(bound=True, hidden=True),
+    "api_key_command": Key(bound=True),
+    "api_key_ttl_ms": Key(_count, bound=True),
+    "headers": Key(_table, bound=True, hidden=True),
+    "system": Key(open=True),
+    "max_tokens": Key(_count, open=True),
+    "effort": Key(_effort, open=True),
+    "temperature": Key(_number, open=True),
+    "model_limits": Key(_limits),
+    "max_continuations": Key(_count),
+    "timeouts": Key(_table),
+}
+TIER_KEYS: Mapping[str, Key] = {
+    **LLM_KEYS,
+    "id": Key(),
+    "window_tokens": Key(_count),
+    "max_output_tokens": Key(_count),
+    "supports": Key(_texts),
+}
+CHAIN_KEYS: Mapping[str, Key] = {
+    "id": Key(),
+    "retry": Key(_table),
+    "timeouts": Key(_table),
+    "fallback_on_refused": Key(_flag),
+    "sticky": Key(),
+}
+PLUGIN_KEYS: Mapping[str, Key] = {"modules": Key(_texts)}
+
+
+def read_value(key: str, value: Any, *, where: str, known: Mapping[str, Key] = LLM_KEYS) -> Any:
+    """The value of a key in its right type; secrets become `Secret`. Keys that are not known pass as they are.
+
+    Raises:
+        ConfigError: the value is of another type; says what it must be, and shows no secret.
+    """
+    row = known.get(key)
+    if row is not None:
+        try:
+            value = row.read(value)
+        except ValueError as error:
+            seen = "" if row.hidden or row.bound else f", not {value!r:.60}"
+            raise ConfigError(f"{error}{seen}", where=where, key=key) from None
+    return guarded(key, value)
+
+
+def like_parameter(key: str, value: Any, default: Any, *, where: str) -> Any:
+    """A text, as variables are, in the type of the parameter's default.
+
+    Raises:
+        ConfigError: it cannot be read as that type.
+    """
+    if not isinstance(value, str):
+        return value
+    for kind, read in ((bool, _flag), (int, _count), (float, _number)):
+        if isinstance(default, kind):
+            try:
+                return read(value)
+            except ValueError as error:
+                raise ConfigError(str(error), where=where, key=key) from None
+    return value
+
+
+def is_secret(key: str) -> bool:
+    """Whether values under this name are hidden: by the table of keys, else by the name's last word."""
+    row = LLM_KEYS.get(key)
+    if row is not None:
+        return row.hidden
+    return key.lower().replace("-", "_").rsplit("_", 1)[-1] in _SECRET_ENDS
+
+
+def guarded(key: str, value: Any, *, hidden: bool = False) -> Any:
+    """The value with every secret in it as `Secret`, within tables and lists too."""
+    hidden = hidden or is_secret(key)
+    if isinstance(value, Mapping):
+        return {name: guarded(str(name), item, hidden=hidden) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [guarded("", item, hidden=hidden) for item in value]
+    return Secret(value) if hidden and isinstance(value, str) else value
+
+
+def shown(key: str, value: Any) -> Any:
+    """The value as a person may see it: no secret, no password in an address, of a command only its first word."""
+    if isinstance(value, Secret):
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return {name: shown(str(name), item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [shown(key, item) for item in value]
+    if not isinstance(value, str):
+        return value
+    if key.endswith("command"):
+        first, _, rest = value.strip().partition(" ")
+        return f"{HIDDEN if '=' in first else first}{' ' + HIDDEN if rest else ''}"
+    return _address(value) if "://" in value else redact(value)
+
+
+def _address(value: str) -> str:
+    parts = urlsplit(value)
+    host = parts.netloc.rpartition("@")
+    netloc = f"{HIDDEN}@{host[2]}" if host[1] else host[2]
+    return redact(urlunsplit((parts.scheme, netloc, parts.path, HIDDEN if parts.query else "", "")))
+
+
+def unknown_key(key: str, known: Iterable[str], *, where: str, table: str = "llm") -> ConfigError:
+    """The error for a key that nothing takes, with the nearest name that something does."""
+    names = sorted(set(known))
+    near = get_close_matches(key, names, n=1)
+    remedy = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(names)}"
+    return ConfigError(f"nothing takes this key; {remedy}", where=where, key=f"{table}.{key}" if table else key)

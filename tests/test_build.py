@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isthmus import build
+from isthmus.adapters import registry
+from isthmus.adapters.base import ModelAdapter
+from isthmus.errors import ConfigError, RefusedError, TransientError
+from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.events import Event, Finish, Text, Usage
+from isthmus.models.stream import EventStream
+from isthmus.settings import load_settings
+from support.homes import Home, enter_home
+
+MADE: list[Echo] = []
+
+
+class Echo(ModelAdapter):
+    """Says what it was asked, in two pieces; keeps what it was given."""
+
+    provider = "echo"
+
+    def __init__(
+        self,
+        *,
+        model: str = "m",
+        api_key: str | None = None,
+        api_key_command: str | None = None,
+        base_url: str | None = None,
+        base_url_trusted: bool = False,
+        max_tokens: int = 8192,
+        temperature: float | None = None,
+        timeouts: Timeouts | None = None,
+        tenant: str = "",
+    ) -> None:
+        self.model, self.max_tokens = model, max_tokens
+        self.given = {key: value for key, value in locals().items() if key not in ("self", "__class__")}
+        self.contexts: list[GenerateContext] = []
+        self.closed = 0
+        self.open = 0
+        MADE.append(self)
+
+    async def stream(self, ctx: GenerateContext) -> AsyncIterator[Event]:
+        self.contexts.append(ctx)
+        self.open += 1
+        try:
+            said = str(ctx.messages[-1]["content"])
+            if said == "fail":
+                raise TransientError("down")
+            yield Text(said[:2])
+            if said == "break":
+                raise TransientError("lost")
+            yield Text(said[2:])
+            finish = said if said in ("refusal", "length") else "stop"
+            yield Finish(finish, Usage(input_tokens=1, output_tokens=2))
+        finally:
+            self.open -= 1
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+class Other(Echo):
+    """Another provider."""
+
+    provider = "other"
+
+    def __init__(self, *, model: str = "o", region: str = "") -> None:
+        super().__init__(model=model)
+        self.region = region
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A home of its own, two providers registered, and no adapter made yet."""
+    monkeypatch.setattr(registry, "_registered", {"echo": Echo, "other": Other})
+    monkeypatch.setattr(registry, "default_provider", lambda: "echo")
+    MADE.clear()
+    return enter_home(tmp_path, monkeypatch)
+
+
+def test_connect_splits_at_the_first_colon() -> None:
+    """`provider:model` keeps every later colon in the model; settings reach the constructor."""
+    made = build.connect("echo:org/model:free", tenant="acme")
+    assert made.model == "org/model:free"
+    assert made.given["tenant"] == "acme"
+    assert build.connect("echo", model="x").model == "x"
+
+
+def test_connect_reads_a_dot_before_the_colon_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dotted path names the class, and the model comes by keyword."""
+    (tmp_path / "corppath").mkdir()
+    (tmp_path / "corppath" / "adapter.py").write_text(
+        "class A:\n    def __init__(self, *, model): self.model = model\n    def generate(self, ctx): ...\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert build.connect("corppath.adapter:A", model="b").model == "b"
+    with pytest.raises(ConfigError, match=r"isthmus\.nowhere:Adapter"):
+        build.connect("isthmus.nowhere:Adapter", model="m")
+
+
+def test_connect_refuses_two_models() -> None:
+    """A model in the target and another as a setting is a mistake."""
+    with pytest.raises(ConfigError, match="two models"):
+        build.connect("echo:a", model="b")
+
+
+def test_load_makes_a_chain_of_the_llm_table(home: Home) -> None:
+    """Without `[chain]`, `[llm]` is a chain of one tier, built from every layer."""
+    home.write_user('[llm]\nprovider = "echo"\nmodel = "m1"\ntenant = "acme"\n')
+    chain = build.load(max_tokens=7)
+    (tier,) = chain.tiers
+    assert (tier.model, tier.given["max_tokens"], tier.given["tenant"]) == ("m1", 7, "acme")
+    assert chain.id == "default"
+
+
+def test_load_makes_a_chain_of_its_tiers(home: Home) -> None:
+    """Tiers come in order, under their own ids and limits, with the chain's retry policy; closing reaches them."""
+    home.write_user(
+        '[chain]\nid = "mine"\nretry = {max_retries = 0}\ntimeouts = {idle = 5.0}\n'
+        '[[chain.tiers]]\nid = "fast"\nprovider = "echo"\nmodel = "a"\nwindow_tokens = 100000\n'
+        '[[chain.tiers]]\nprovider = "other"\nmodel = "b"\nregion = "eu"\n'
+    )
+    chain = build.load()
+    fast, other = chain.tiers
+    assert chain.id == "mine"
+    assert (fast.id, fast.window_tokens, other.region) == ("fast", 100000, "eu")
+    build.run_sync(chain.aclose)
+    assert [made.closed for made in MADE] == [1, 1]
+
+
+async def test_a_loaded_chain_answers_and_falls_back(home: Home) -> None:
+    """A placed adapter streams like the adapter itself."""
+    home.write_user('[[chain.tiers]]\nid = "fast"\nprovider = "echo"\n')
+    result = await build.load().generate(GenerateContext(messages=({"role": "user", "content": "hello"},)))
+    assert result.text == "hello"
+
+
+def test_load_reads_a_file_and_settings(home: Home, tmp_path: Path) -> None:
+    """A path is read on top of the other files; loaded settings are used as they are."""
+    home.write_user('[llm]\nprovider = "echo"\nmodel = "user"\ntenant = "t"\n')
+    file = tmp_path / "mine.toml"
+    file.write_text('[llm]\nmodel = "file"\n')
+    assert build.load(file).tiers[0].given["tenant"] == "t"
+    assert build.load(str(file)).tiers[0].model == "file"
+    settings = load_settings(flags={"model": "flag"})
+    assert build.load(settings).tiers[0].model == "flag"
+    with pytest.raises(ConfigError, match="flags"):
+        build.load(settings, model="x")
+
+
+def test_an_unknown_key_names_file_key_and_nearest_name(home: Home) -> None:
+    """A key that neither the library nor any provider takes is an error with the nearest right name."""
+    home.write_user('[llm]\nprovider = "echo"\ntennant = "acme"\n')
+    with pytest.raises(ConfigError) as caught:
+        build.load()
+    message = str(caught.value)
+    assert str(home.user_file) in message
+    assert "llm.tennant" in message
+    assert "did you mean 'tenant'?" in message
+
+
+def test_an_unknown_variable_is_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelt variable is an error that names the variable."""
+    monkeypatch.setenv("ISTHMUS_BASEURL", "http://x")
+    with pytest.raises(ConfigError, match=r"ISTHMUS_BASEURL.*did you mean 'base_url'"):
+        build.load()
+
+
+def test_a_variable_of_somebody_else_is_left_alone(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that is near no key may be another program's, such as a cluster's for a service of that name."""
+    monkeypatch.setenv("ISTHMUS_PORT_443_TCP_ADDR", "10.0.0.1")
+    assert build.load().tiers
+    assert any("ISTHMUS_PORT_443_TCP_ADDR" in line for line in build.findings(load_settings()))
+
+
+def test_a_key_that_only_another_provider_takes_is_a_line_for_the_doctor(home: Home) -> None:
+    """A key left over from another provider is no error; the doctor mentions it."""
+    home.write_user('[llm]\nprovider = "echo"\nregion = "eu"\neffort = "low"\n')
+    assert build.load().tiers
+    lines = list(build.findings(load_settings()))
+    assert any("llm.region: not used by provider 'echo'" in line for line in lines)
+    assert any("llm.effort: not used by provider 'echo'" in line for line in lines)
+
+
+def test_the_key_command_wins_over_a_configured_key_but_not_over_an_argument(home: Home) -> None:
+    """Keys: explicit argument, then command, then configuration."""
+    home.write_user('[llm]\nprovider = "echo"\napi_key = "configured"\napi_key_command = "vend"\n')
+    given = build.load().tiers[0].given
+    assert (given["api_key"], given["api_key_command"]) == (None, "vend")
+    assert build.load(api_key="argument").tiers[0].given["api_key"] == "argument"
+
+
+def test_where_an_address_came_from_reaches_the_adapter(home: Home) -> None:
+    """F29: an address from a trusted place is marked as such; without one nothing is claimed, whatever a file says."""
+    assert build.load(base_url="http://x").tiers[0].given["base_url_trusted"] is True
+    assert build.load().tiers[0].given["base_url_trusted"] is False
+    home.write_user("[llm]\nbase_url_trusted = true\n")
+    with pytest.raises(ConfigError, match="base_url_trusted"):
+        build.load()
+
+
+def test_timeouts_are_a_table(home: Home) -> None:
+    """`[llm.timeouts]` reaches the adapter as time-outs; a wrong name in it is an error that names the file."""
+    home.write_user('[llm]\nprovider = "echo"\ntimeouts = {idle = 3.0}\n')
+    assert build.load().tiers[0].given["timeouts"] == Timeouts(idle=3.0)
+    home.write_user('[llm]\nprovider = "echo"\ntimeouts = {idel = 3.0}\n')
+    with pytest.raises(ConfigError, match=r"config.toml: llm.timeouts.*idel"):
+        build.load()
+
+
+@pytest.mark.parametrize("line", ['api_key_command = "touch ran"', 'base_url = "http://evil"', 'provider = "evil:A"'])
+async def test_a_hostile_folder_runs_nothing_and_gets_no_key(home: Home, line: str) -> None:
+    """F29: in a folder with a hostile file nothing is imported, run, made or sent."""
+    (home.folder / "evil.py").write_text("open('ran', 'w')\n")
+    home.write_folder(f"[llm]\n{line}\n")
+    with pytest.raises(ConfigError, match="isthmus config trust"):
+        await build.ask("hello")
+    assert not (home.folder / "ran").exists()
+    assert MADE == []
+
+
+async def test_ask_answers_with_text_and_closes_what_it_opened(home: Home) -> None:
+    """One call, one text; an adapter that was made for it is closed, a given one is not."""
+    home.write_user('[llm]\nprovider = "echo"\n')
+    assert await build.ask("hello", system="Be brief.", max_tokens=5) == "hello"
+    (made,) = MADE
+    assert made.closed == 1
+    assert (made.contexts[0].brief, made.contexts[0].max_output_tokens) == ("Be brief.", 5)
+    assert await build.ask("hello", model="echo:x") == "hello"
+    mine = Echo()
+    assert await build.ask("hello", model=mine) == "hello"
+    assert mine.closed == 0
+
+
+async def test_ask_never_passes_a_failure_for_an_answer() -> None:
+    """A reply that broke, and one that was refused, are errors that hold what had arrived."""
+    with pytest.raises(TransientError) as broken:
+        await build.ask("break", model=Echo())
+    assert broken.value.partial.text == "br"
+    with pytest.raises(RefusedError) as refused:
+        await build.ask("refusal", model=Echo())
+    assert refused.value.partial.text == "refusal"
+
+
+async def test_ask_says_when_the_answer_was_cut(caplog: pytest.LogCaptureFixture) -> None:
+    """An answer at the output limit is returned with a warning."""
+    assert await build.ask("length", model=Echo()) == "length"
+    assert "cut at the output limit" in caplog.text
+
+
+def test_sync_code_streams_and_closes() -> None:
+    """`stream_sync` hands out the events of an adapter, a name or a stream; closing it closes the source."""
+    mine = Echo()
+    assert [event.type for event in build.stream_sync(mine, "hello")] == ["text", "text", "finish"]
+    ctx = GenerateContext(messages=({"role": "user", "content": "there"},))
+    assert [event.type for event in build.stream_sync("echo:x", ctx)] == ["text", "text", "finish"]
+    assert len(list(build.stream_sync(EventStream(mine.stream(ctx))))) == 3
+    stream = build.stream_sync(mine, "hello")
+    next(stream)
+    assert mine.open == 1
+    stream.close()
+    assert mine.open == 0
+
+
+async def test_sync_functions_work_inside_a_running_loop() -> None:
+    """In a notebook both sync doors work, twice."""
+    for _ in range(2):
+        assert len(list(build.stream_sync(Echo(), "hello"))) == 3
+        assert build.run_sync(build.ask, "hello", model=Echo()) == "hello"
+
+
+def test_plugins_are_imported_before_a_provider_is_looked_up(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module under `[plugins]` may register the very provider that `[llm]` names."""
+    (tmp_path / "corpplug.py").write_text(
+        "from isthmus.adapters.registry import register_adapter\n"
+        "class A:\n    id = 'corp'\n    def generate(self, ctx): ...\nregister_adapter('corp', A)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(registry, "_failed_plugins", {})
+    home.write_user('[llm]\nprovider = "corp"\n[plugins]\nmodules = ["corpplug"]\n')
+    assert build.load().tiers[0].id == "corp"
+    assert "corp" in build.providers(load_settings())
+
+
+def test_findings_show_no_secret(home: Home) -> None:
+    """F29: what the doctor says of a configuration holds no key."""
+    home.write_user('[llm]\nprovider = "echo"\napi_key = "CANARY-1"\napi_key_command = "vend CANARY-2"\n')
+    lines: list[Any] = list(build.findings(load_settings()))
+    assert any("api_key: set" in line for line in lines)
+    assert "CANARY" not in str(lines)
