@@ -11,6 +11,7 @@ from typing import Any
 from isthmus.errors import ProtocolError, TierError, UnclassifiedError, chain_of_causes, tier_error
 from isthmus.models.contract import TextCallback
 from isthmus.models.events import (
+    EVENT_TYPES,
     Call,
     Event,
     Finish,
@@ -189,10 +190,10 @@ async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> St
         ProtocolError: it broke the contract before any content.
     """
     fold = Fold()
-    source = iterate(stream)
+    source = stream if hasattr(stream, "__anext__") else iterate(stream)
     try:
         async for item in source:
-            event = fold.add(to_event(item))
+            event = fold.add(item if type(item) in EVENT_TYPES else to_event(item))
             if on_text is not None and isinstance(event, Text) and event.text:
                 said = on_text(event.text)
                 if isawaitable(said):
@@ -208,4 +209,4 @@ async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> St
             raise failure from failure.__cause__
         return fold.failed(failure)
     finally:
-        await source.aclose()  # type: ignore[attr-defined]
+        await close(source)
