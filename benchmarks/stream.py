@@ -104,9 +104,10 @@ class Bench:
             stream = await sdk(url).chat.completions.create(
                 model="m", messages=[{"role": "user", "content": "hi"}], stream=True
             )
-            async for chunk in stream:
-                if chunk.choices and chunk.choices[0].delta.content is not None:
-                    yield chunk.choices[0].delta.content
+            async with stream:
+                async for chunk in stream:
+                    if chunk.choices and chunk.choices[0].delta.content is not None:
+                        yield chunk.choices[0].delta.content
 
         async def sdk_whole(url: str) -> object:
             return await sdk(url).chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}])

@@ -306,7 +306,7 @@ ODD_STREAMS = {
     "iterator": lambda self, ctx: iter([Text("odd"), Finish("stop")]),
     "static": staticmethod(lambda ctx: _generator(None, ctx)),
     "event stream": lambda self, ctx: EventStream(_Iterator()),
-    "callable": functools.partial(_generator, None),
+    "partial": staticmethod(functools.partial(_generator, None)),
 }
 
 
@@ -499,6 +499,11 @@ async def test_an_abandoned_derived_stream_closes_its_author() -> None:
                 break
             await opened.aclose()
             assert closed.pop() == kind
+        async for _ in adapter.stream_with_tools(HELLO, []):
+            break
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert closed.pop() == kind
     assert len(asyncio.all_tasks()) == 1
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from isthmus.adapters.base import ChatResponse, ModelAdapter, ToolCall
-from isthmus.adapters.render import read_context, read_tools, remembered, rendered
+from isthmus.adapters.render import Rendered, read_context, read_tools, remembered
 from isthmus.errors import InvalidRequestError, ProtocolError
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.events import Call, Finish, Native, NoteCode, Text
@@ -177,7 +177,7 @@ async def test_a_layer_that_adds_a_message_keeps_the_rest() -> None:
 def test_an_empty_or_foreign_list_remembers_nothing() -> None:
     """Only a rendered list, or a list that holds rendered messages, has a context to remember."""
     ctx = GenerateContext(effort="low")
-    assert remembered(rendered([], ctx)) is ctx
+    assert remembered(Rendered([], ctx)) is ctx
     assert remembered([]) is None
     assert remembered([USER]) is None
 

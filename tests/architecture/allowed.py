@@ -5,7 +5,7 @@ from __future__ import annotations
 from architecture.source import Module
 
 _RANK0 = {"isthmus.errors", "isthmus.secret", "isthmus.sync", "isthmus.version", "isthmus.wire.frame"}
-_BASE = {"base", "chat", "codec", "faces", "registry"}
+_BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
 _SHARED = {"classify", "drive", "openai_chat", "anthropic"}
 _REGISTRY = "isthmus.adapters.registry"
 _TOP = ("console", "studio", "bulk")
@@ -99,7 +99,12 @@ CONSTRUCTORS = {
     "TierError",
     "Tool",
 }
-SIGNATURES: set[str] = set()
+SIGNATURES = {
+    "isthmus.adapters.faces:get_response",
+    "isthmus.adapters.faces:stream_response",
+    "isthmus.models.capabilities:apply_thinking",
+    "isthmus.models.events:__init__",
+}
 
 # Vocabularies: one name a fact, and splitting them would only hide the list.
 MANY_NAMES = {"isthmus.errors", "isthmus.models.events", "isthmus.observability.hooks"}

@@ -460,6 +460,9 @@ RUNS = {
 }
 
 
+RUNS_ABRUPTLY = "loop = asyncio.new_event_loop(); loop.run_until_complete(main()); loop.close()"
+
+
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("collector", ["on", "off"])
 @pytest.mark.parametrize(("held", "dropped"), [(False, False), (True, False), (False, True)])
@@ -467,16 +470,22 @@ def test_one_transport_serves_several_loops_and_leaves_no_warning(
     run: str, collector: str, held: bool, dropped: bool
 ) -> None:
     """F10: a transport that nobody closes works in one loop after another, and nothing complains, even at exit."""
+    assert ran(RUNS[run], collector, held=held, dropped=dropped) == ("fine\n", "")
+
+
+@pytest.mark.parametrize(("collector", "dropped"), [("on", False), ("on", True), ("off", True)])
+def test_a_loop_that_is_closed_by_hand_leaves_no_warning(collector: str, dropped: bool) -> None:
+    """F10: a loop that was closed without shutting anything down leaves no unclosed session behind."""
+    assert ran(RUNS_ABRUPTLY, collector, held=False, dropped=dropped) == ("fine\n", "")
+
+
+def ran(run: str, collector: str, *, held: bool, dropped: bool) -> tuple[str, str]:
+    """What a program that uses one transport in three loops prints."""
     path = [str(SRC), str(SRC.parent / "tests")]
-    program = PROGRAM.format(path=path, collector=collector, held=held, dropped=dropped, run=RUNS[run])
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.stdout, done.stderr) == ("fine\n", "")
+    program = PROGRAM.format(path=path, collector=collector, held=held, dropped=dropped, run=run)
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout, done.stderr
 
 
 async def test_a_dropped_transport_closes_its_connections() -> None:

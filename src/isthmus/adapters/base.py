@@ -51,7 +51,7 @@ __all__ = [
 
 _REGISTRY = frozenset({"available_providers", "load_adapter", "register_adapter"})
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def __getattr__(name: str) -> Any:
@@ -60,16 +60,16 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class _Default(Generic[T]):
+class _Default(Generic[_T]):
     """A value worked out from the adapter unless its class or `__init__` sets one."""
 
-    def __init__(self, work_out: Callable[[Any], T]) -> None:
+    def __init__(self, work_out: Callable[[Any], _T]) -> None:
         self._work_out = work_out
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, adapter: Any, owner: type) -> T:
+    def __get__(self, adapter: Any, owner: type) -> _T:
         if adapter is None:
             raise AttributeError(f"{owner.__name__}.{self._name} is worked out for each adapter")
         return self._work_out(adapter)

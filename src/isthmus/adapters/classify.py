@@ -6,43 +6,58 @@ Order: billing and quota, context overflow, content policy, then the status; fir
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from isthmus.errors import ErrorClass, TierError, tier_error
 from isthmus.models.jsontext import loads
 from isthmus.wire.call import WireReply
 from isthmus.wire.retryafter import retry_after
 
+_Read = TypeVar("_Read")
+
 _BODY_SHOWN = 2000
+_TEXT_SHOWN = 300
+_MARKUP_READ = 4000
+
+
+def _any_of(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.I | re.S)
+
 
 _TEXTS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
     (
         ErrorClass.CREDENTIALS,
-        re.compile(
-            r"insufficient_quota|billing_(?:hard_limit_reached|not_active|error)|credit balance|exceeded your current quota"
-            r"|insufficient (?:credits|balance|funds)|payment required|out of credits",
-            re.I,
+        _any_of(
+            r"insufficient_quota|billing_(?:hard_limit_reached|not_active|error)",
+            r"credit balance|insufficient (?:credits|balance|funds)|out of credits|payment (?:is |method is )?required",
+            # With a time to come back at, the same words mean a rate limit.
+            r"exceeded your current quota(?!.*(?:retry in|per.?(?:minute|day)))",
+            r"reached your specified [\w ]*usage limit|spend(?:ing)? limit",
         ),
     ),
     (
         ErrorClass.OVERFLOW,
-        re.compile(
-            r"context_length_exceeded|exceed_context_size|context_window_exceeded|model_context_window|string_above_max_length"
-            r"|maximum context length|context (?:length|window|size) (?:is |was |of |has been )?(?:exceeded|limit|too)"
-            r"|exceeds? (?:the |model'?s? |your )*(?:available |maximum |max )?context|prompt is too long|input is too long"
-            r"|exceed context limit|input tokens exceed|too many (?:input |prompt )?tokens|reduce the length of the"
-            r"|exceeds the (?:maximum|max)[\w ]*tokens? (?:limit|allowed)|maximum (?:number of )?input tokens",
-            re.I,
+        _any_of(
+            r"context_length_exceeded|exceed_context_size|context_window_exceeded|model_context_window",
+            r"prompt_tokens_exceeded|string_above_max_length.{0,80}(?:messages|input)",
+            r"maximum context length|max context length|maximum prompt length|maximum model length",
+            r"context (?:length|window|size) (?:is |was |of |has been )?(?:exceed|too)|greater than the context length",
+            r"exceeds? (?:the |model'?s? |your )*(?:available |maximum |max )?context|exceed context limit",
+            r"(?:prompt|input) (?:is )?too long|reduce the length of the (?:messages|prompt|input)",
+            r"input tokens exceed|(?:input|prompt) token count.{0,40}exceed|too many (?:input|prompt) tokens",
+            r"exceeds the max(?:imum)? (?:number of )?(?:input|prompt) tokens|maximum (?:number of )?input tokens",
+            r"number of tokens in the prompt|tokens \+ \W?max_new_tokens",
         ),
     ),
     (
         ErrorClass.REFUSED,
-        re.compile(
-            r"content_policy_violation|content_filter|responsibleaipolicyviolation|content management policy"
-            r"|violat\w+ [\w' ]*(?:usage|content|safety) polic|moderation_blocked|flagged (?:by|as)|safety system",
-            re.I,
+        _any_of(
+            r"content_policy_violation|\bcontent_filter\b|responsibleaipolicyviolation|moderation_blocked",
+            r"content management policy|content filtering policy|our safety system",
+            r"violat\w+ [\w' ]*(?:usage|content|safety) (?:polic|guideline)",
+            r"(?:input|prompt|content|output)\b.{0,40}\bflagged",
         ),
     ),
 )
@@ -51,27 +66,39 @@ _CODES: dict[str, int] = {
     "overloaded_error": 529,
     "overloaded": 529,
     "engine_overloaded": 529,
+    "unavailable": 503,
     "service_unavailable": 503,
     "service_unavailable_error": 503,
     "unavailable_error": 503,
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
+    "rate_limit": 429,
     "too_many_requests": 429,
+    "resource_exhausted": 429,
     "authentication_error": 401,
     "invalid_api_key": 401,
+    "unauthenticated": 401,
     "permission_error": 403,
+    "permission_denied": 403,
     "permission_denied_error": 403,
+    "forbidden": 403,
     "billing_error": 402,
+    "not_found": 404,
     "not_found_error": 404,
     "model_not_found": 404,
+    "model_decommissioned": 404,
+    "deploymentnotfound": 404,
     "request_too_large": 413,
     "invalid_request_error": 400,
     "invalid_request": 400,
     "bad_request": 400,
+    "invalid_argument": 400,
     "timeout_error": 504,
+    "deadline_exceeded": 504,
     "request_timeout": 408,
     "api_error": 500,
     "server_error": 500,
+    "internal": 500,
     "internal_server_error": 500,
     "internal_error": 500,
 }
@@ -83,7 +110,13 @@ _STATUSES: dict[int, ErrorClass] = {
 }
 
 _OVERLOADED = re.compile(r"overloaded|at capacity|currently unavailable|temporarily unavailable", re.I)
-_MODEL = re.compile(r"\bmodels?\b|deployment", re.I)
+_MODEL_CODES = frozenset({"model_not_found", "model_decommissioned", "deploymentnotfound"})
+_MODEL_GONE = _any_of(
+    r"^model: |\b(?:unknown|no such) model\b|no endpoints found for ",
+    r"\b(?:model|deployment)s?\b.{0,200}(?:not found|not exist|no longer|not deployed|not loaded)",
+    r"\b(?:model|deployment)s?\b.{0,200}(?:decommissioned|deprecated|retired)",
+)
+_MARKUP = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.I | re.S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +130,28 @@ class Failure:
 
     @staticmethod
     def parse(value: Any) -> Failure:
-        """Read any error object in use: `{"error": {...}}`, `{"error": "text"}`, `{"detail": ...}`, a string, a list of one."""
-        if isinstance(value, list) and value:
-            value = value[0]
-        body = value
-        if isinstance(value, Mapping) and value.get("error"):
-            body = value["error"]
-        if not isinstance(body, Mapping):
-            return Failure(_say(body) if body is not None else "no details")
-        outer = value if isinstance(value, Mapping) else body
-        message = next(
-            (body[key] for key in ("message", "detail", "error", "title", "msg") if body.get(key)),
-            outer.get("message") or body,
-        )
-        code, kind = body.get("code"), body.get("type") or body.get("status")
-        number = next(
-            (n for n in (code, body.get("status_code"), body.get("status"), outer.get("status_code")) if _is_status(n)),
-            None,
-        )
-        metadata = body.get("metadata")
-        inner = metadata.get("raw") if isinstance(metadata, Mapping) else None
-        text = _say(message) + (f": {_say(inner)}" if inner else "")
-        return Failure(text, _word(code), _word(kind), int(number) if number is not None else None)
+        """Read an error object of any form in use; never fails.
+
+        Known are `{"error": {…}}` however deep, `{"error": "text"}`, `{"detail": "text" or [{"loc", "msg"}, …]}`,
+        the object alone, a string, and a list of one of these.
+        """
+        levels: list[Mapping[str, Any]] = []
+        while not isinstance(value, str):
+            if isinstance(value, list) and value:
+                value = value[0]
+            elif isinstance(value, Mapping):
+                levels.append(value)
+                if not value.get("error"):
+                    break
+                value = value["error"]
+            else:
+                break
+        levels.reverse()
+        said = _message(value, levels)
+        code = _first(levels, ("code",), _word)
+        kind = _first(levels, ("type", "status"), _kind)
+        status = _first(levels, ("code", "status_code", "status", "raw_status_code"), _status)
+        return Failure(said, code, kind, status)
 
     def classified(
         self, *, status: int | None = None, headers: Mapping[str, str] | None = None, body: str | None = None
@@ -130,7 +163,7 @@ class Failure:
             headers: the reply's headers, names in lower case.
             body: the body as text, for the error to carry.
         """
-        stands_for = status or self.status or _CODES.get(self.kind or "") or _CODES.get(self.code or "")
+        stands_for = status or self.status or self._coded()
         error = tier_error(
             self._class(stands_for),
             self.message[:_BODY_SHOWN],
@@ -141,39 +174,83 @@ class Failure:
         error.body = body[:_BODY_SHOWN] if body else None
         return error
 
-    def _class(self, status: int | None) -> str:
+    def _coded(self) -> int | None:
+        """The status that code or type stand for; the more telling of the two, as either may be just "invalid"."""
+        found = [_CODES[word] for word in self._words() if word in _CODES]
+        return next((status for status in found if status != 400), 400 if found else None)
+
+    def _words(self) -> tuple[str, ...]:
+        return tuple(word.lower() for word in (self.code, self.kind) if word)
+
+    def _class(self, status: int | None) -> ErrorClass:
         said = f"{self.code or ''} {self.kind or ''} {self.message}"
         for kind, pattern in _TEXTS:
             if pattern.search(said):
                 return kind
         if _OVERLOADED.search(said) and (status is None or status >= 429):
             return ErrorClass.UNAVAILABLE
-        if status is None:
-            return ErrorClass.TRANSIENT
         if status in _STATUSES:
             return _STATUSES[status]
-        if status == 404:
-            return ErrorClass.UNAVAILABLE if _MODEL.search(said) else ErrorClass.INVALID
-        return ErrorClass.TRANSIENT if status >= 500 else ErrorClass.INVALID
+        if not _MODEL_CODES.isdisjoint(self._words()) or (status == 404 and _MODEL_GONE.search(self.message)):
+            return ErrorClass.UNAVAILABLE
+        return ErrorClass.INVALID if status is not None and status < 500 else ErrorClass.TRANSIENT
 
 
-def _is_status(value: Any) -> bool:
-    try:
-        return not isinstance(value, bool) and value is not None and 400 <= int(value) <= 599
-    except (TypeError, ValueError):
-        return False
+def _first(
+    levels: list[Mapping[str, Any]], names: tuple[str, ...], read: Callable[[Any], _Read | None]
+) -> _Read | None:
+    """The first value that can be read, from the innermost object outwards."""
+    found = (read(level.get(name)) for level in levels for name in names)
+    return next((value for value in found if value is not None), None)
+
+
+def _message(value: Any, levels: list[Mapping[str, Any]]) -> str:
+    if isinstance(value, str) and value.strip():
+        return value
+    names = ("message", "detail", "title", "msg", "error_description")
+    said = _first(levels, names, _text)
+    metadata = levels[0].get("metadata") if levels else None
+    inner = _text(metadata.get("raw")) if isinstance(metadata, Mapping) else None
+    if said is None:
+        return inner or (f"{levels[0]}" if levels else f"{value}" if value is not None else "no details")
+    return f"{said}: {inner}" if inner else said
+
+
+def _text(value: Any) -> str | None:
+    """What a message says: text, an object with a message, or the list of a validator's complaints."""
+    if isinstance(value, str):
+        return value or None
+    if isinstance(value, list):
+        return "; ".join(filter(None, map(_complaint, value))) or None
+    if isinstance(value, Mapping):
+        return _text(value.get("message")) or f"{value}"
+    return None
+
+
+def _complaint(value: Any) -> str | None:
+    if not isinstance(value, Mapping):
+        return f"{value}"
+    place, said = value.get("loc"), _text(value.get("msg")) or _text(value.get("message")) or f"{value}"
+    return f"{'.'.join(map(str, place))}: {said}" if isinstance(place, list) else said
 
 
 def _word(value: Any) -> str | None:
-    return None if value is None or isinstance(value, Mapping | list) else str(value)
+    return None if value is None or isinstance(value, Mapping | list | bool) else str(value)
 
 
-def _say(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping) and isinstance(value.get("message"), str):
-        return str(value["message"])
-    return f"{value}"
+def _kind(value: Any) -> str | None:
+    return value if isinstance(value, str) and value not in ("error", "") else None
+
+
+def _status(value: Any) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) == 3:
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599 else None
+
+
+def _plain(text: str) -> str:
+    """The words of a body that is no JSON: markup and runs of white space taken out."""
+    return " ".join(_MARKUP.sub(" ", text[:_MARKUP_READ]).split())[:_TEXT_SHOWN]
 
 
 def classify_reply(reply: WireReply) -> TierError:
@@ -182,7 +259,7 @@ def classify_reply(reply: WireReply) -> TierError:
     try:
         failure = Failure.parse(loads(reply.body))
     except (ValueError, RecursionError):
-        failure = Failure(text[:300] or f"HTTP {reply.status} without a body")
+        failure = Failure(_plain(text) or f"HTTP {reply.status} without a body")
     return failure.classified(status=reply.status, headers=reply.headers, body=text)
 
 

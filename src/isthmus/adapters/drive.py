@@ -133,6 +133,7 @@ class WireAdapter(ModelAdapter):
                     return
                 if reply.status != 401 or last or not self.keys.refreshable:
                     raise await self._failure(reply, url)
+                await reply.settle()
 
     async def _failure(self, reply: Reply, url: str) -> TierError:
         text = (await reply.read(_ERROR_BODY)).decode("utf-8", "replace")

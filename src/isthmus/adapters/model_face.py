@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from isthmus.adapters.render import Rendered, fresh, read_context, remembered, rendered, role_dict
+from isthmus.adapters.render import Rendered, fresh, read_context, remembered, role_dict
 from isthmus.adapters.views import from_model_event, from_response
 from isthmus.errors import ProtocolError, UnclassifiedError
 from isthmus.models.contract import GenerateContext, ToolSpec
@@ -51,7 +51,7 @@ class OfferedTools:
 def model_messages(ctx: GenerateContext) -> Rendered:
     """The transcript as a model-face class takes it: the brief in front as a system message."""
     lead = [{"role": "system", "content": ctx.brief}] if ctx.brief else []
-    return rendered([*lead, *(role_dict(message, ctx) for message in ctx.messages)], ctx)
+    return Rendered([*lead, *(role_dict(message, ctx) for message in ctx.messages)], ctx)
 
 
 def model_arguments(ctx: GenerateContext) -> dict[str, Any]:

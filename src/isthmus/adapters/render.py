@@ -34,14 +34,10 @@ class Rendered(list[Any]):
     """
 
     __slots__ = ("ctx",)
-    ctx: GenerateContext
 
-
-def rendered(items: Iterable[Any], ctx: GenerateContext) -> Rendered:
-    """A list of messages that remembers its context."""
-    made = Rendered(items)
-    made.ctx = ctx
-    return made
+    def __init__(self, items: Iterable[Any], ctx: GenerateContext) -> None:
+        super().__init__(items)
+        self.ctx = ctx
 
 
 def fresh(value: Any) -> Any:
@@ -119,7 +115,7 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, notes: list[Note]) -
             results.append((calls[messages[place]["tool_call_id"]], _output(messages[place].get("content"))))
             place += 1
         made += await _spliced(turns.make(response, results), ctx)
-    return rendered(made, ctx)
+    return Rendered(made, ctx)
 
 
 async def _spliced(turns: Any, ctx: GenerateContext) -> list[Any]:
@@ -198,8 +194,9 @@ def remembered(messages: Any) -> GenerateContext | None:
     """The context that messages were rendered from: a rendered list, or a list with some of its messages."""
     if isinstance(messages, Rendered):
         return messages.ctx
-    held = (message.ctx for message in messages if isinstance(message, RoleDict))
-    return next(held, None) if isinstance(messages, list | tuple) else None
+    if not isinstance(messages, list | tuple):
+        return None
+    return next((message.ctx for message in messages if isinstance(message, RoleDict)), None)
 
 
 def read_context(messages: Any, tools: Any = None, *, own_brief: str = "", **settings: Any) -> GenerateContext:
@@ -215,6 +212,8 @@ def read_context(messages: Any, tools: Any = None, *, own_brief: str = "", **set
     Raises:
         InvalidRequestError: a message or a tool that is none.
     """
+    if not isinstance(messages, Iterable):
+        raise InvalidRequestError(f"messages must be a list of role dicts, not {type(messages).__name__}")
     base = remembered(messages) or GenerateContext()
     turns = [_original(message, place) for place, message in enumerate(messages)]
     lead = next((n for n, turn in enumerate(turns) if turn.get("role") not in _LEADING), len(turns))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from os import urandom
 from typing import Any
-from uuid import uuid4
 
 from isthmus.adapters.chat import ChatResponse, ToolCall, peek, plain, usage_of
 from isthmus.adapters.render import with_origin
@@ -173,7 +173,7 @@ def to_response(step: StepResult, model: str = "") -> ModelResponse:
         "notes": [{"code": str(note.code), "detail": note.detail} for note in step.notes] or None,
     }
     response = ModelResponse(
-        id=f"isthmus-{uuid4().hex}",
+        id=f"isthmus-{urandom(12).hex()}",
         model=model,
         choices=[Choice(message=message, finish_reason=MODEL_NAMES[step.finish])],
         usage=None if step.usage is None else _usage(step.usage),

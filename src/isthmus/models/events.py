@@ -81,14 +81,14 @@ class _RawSlot:
 _set_raw = _RawSlot._raw.__set__  # type: ignore[attr-defined]
 
 
-class Text(_RawSlot, msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+class Text(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="text"):
     """A piece of the reply's text."""
 
     type: ClassVar[str] = "text"
     text: str
 
 
-class Call(_RawSlot, msgspec.Struct, frozen=True, tag_field="type", tag="call"):
+class Call(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="call"):
     """One complete tool call.
 
     Args:
@@ -107,7 +107,7 @@ class Call(_RawSlot, msgspec.Struct, frozen=True, tag_field="type", tag="call"):
     problem: str | None = None
 
 
-class Reasoning(_RawSlot, msgspec.Struct, frozen=True, tag_field="type", tag="reasoning"):
+class Reasoning(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="reasoning"):
     """A piece of the model's reasoning; `signature` or `encrypted` hold its opaque part."""
 
     type: ClassVar[str] = "reasoning"
@@ -117,7 +117,7 @@ class Reasoning(_RawSlot, msgspec.Struct, frozen=True, tag_field="type", tag="re
     encrypted: str | None = None
 
 
-class CallDelta(_RawSlot, msgspec.Struct, frozen=True, tag_field="type", tag="call-delta"):
+class CallDelta(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="call-delta"):
     """A preview of a call to come: the next piece of its arguments.
 
     Args:
@@ -199,7 +199,7 @@ def _native(provider: str, event_type: str, json: bytes) -> Native:
     return Native(provider, event_type, json=json)
 
 
-class Marker(_RawSlot, msgspec.Struct, frozen=True, tag_field="type", tag="marker"):
+class Marker(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="marker"):
     """A delimited construct that a chain promoted from text."""
 
     type: ClassVar[str] = "marker"
@@ -208,7 +208,7 @@ class Marker(_RawSlot, msgspec.Struct, frozen=True, tag_field="type", tag="marke
     text: str = ""
 
 
-class Reset(_RawSlot, msgspec.Struct, frozen=True, tag_field="type", tag="reset"):
+class Reset(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="reset"):
     """A chain tries again: forget the side events shown so far. `attempt` is the number of the try to come."""
 
     type: ClassVar[str] = "reset"
@@ -250,7 +250,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
-class Finish(_RawSlot, msgspec.Struct, frozen=True, tag_field="type", tag="finish"):
+class Finish(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="finish"):
     """The one terminal event.
 
     Args:

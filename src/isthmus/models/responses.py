@@ -88,7 +88,7 @@ class _StepSlot:
         return getattr(self, "_step", None)
 
 
-class ModelResponse(_StepSlot, msgspec.Struct, kw_only=True):
+class ModelResponse(msgspec.Struct, _StepSlot, kw_only=True):
     """One reply of the model face.
 
     Args:

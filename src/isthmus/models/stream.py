@@ -104,6 +104,9 @@ class Watchdog:
         limits = []
         if patience is not None:
             limits.append((self.since + patience - now, f"{name}: no event for {patience:g} s"))
+        elif first and times.idle is not None:
+            # Nothing limits the wait for the first event; look again when the next one may be due.
+            limits.append((times.idle, name))
         if times.total is not None:
             limits.append((self._started + times.total - now, f"total: {times.total:g} s are over"))
         return min(limits, default=None)

@@ -8,6 +8,7 @@ import socket
 import ssl
 import weakref
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
@@ -74,11 +75,12 @@ class HttpTransport:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            for other in [other for other in self._pools if other.is_closed()]:
-                del self._pools[other]
+            for other in tuple(self._pools):
+                if other.is_closed():
+                    self._pools.pop(other, None)
             keeper = _keep(weakref.ref(self), loop, self._connect, self._ssl)
             # Nothing is awaited before the first yield, so no other task can come between.
-            pool = self._pools[loop] = _Pool(keeper, await anext(keeper))
+            pool = self._pools[loop] = _Pool(loop, keeper, await anext(keeper))
         return pool.session
 
     def _proxy(self, parts: SplitResult) -> str | None:
@@ -94,11 +96,23 @@ class HttpTransport:
 class _Pool:
     """The connections of one loop, and the generator whose end closes them."""
 
-    __slots__ = ("keeper", "session")
+    __slots__ = ("keeper", "loop", "session")
 
-    def __init__(self, keeper: AsyncGenerator[aiohttp.ClientSession, None], session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        keeper: AsyncGenerator[aiohttp.ClientSession, None],
+        session: aiohttp.ClientSession,
+    ) -> None:
+        self.loop = loop
         self.keeper = keeper
         self.session = session
+
+    def __del__(self) -> None:
+        # A loop that was closed by hand has shut nothing down: nothing can be awaited in it, and nothing needs to be.
+        if self.loop.is_closed() and not self.session.closed:
+            with suppress(StopIteration):
+                self.session.close().send(None)
 
 
 async def _keep(

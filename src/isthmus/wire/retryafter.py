@@ -62,8 +62,9 @@ def _reset(name: str, value: str, headers: Mapping[str, str]) -> float | None:
         return None
     number = _number(value)
     if number is not None and number >= _EPOCH:
+        now = _http_date(headers.get("date"))
         seconds = number / 1000 if number >= _EPOCH * 1000 else number
-        return _until(datetime.fromtimestamp(seconds, UTC), headers)
+        return None if now is None else max(0.0, seconds - now.timestamp())
     if number is not None:
         return number
     spans = _SPAN.findall(value.strip())

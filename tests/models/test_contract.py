@@ -1,0 +1,56 @@
+"""What a call is given, and the protocols at the seams."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from isthmus.models.contract import GenerateContext, Generates, Streams, Timeouts, ToolSpec
+
+
+def test_a_context_is_frozen_and_says_nothing_by_default() -> None:
+    """Every setting is left to the adapter, and none can be changed."""
+    ctx = GenerateContext()
+    assert (ctx.brief, ctx.messages, ctx.tools, ctx.max_output_tokens, ctx.effort) == ("", (), (), None, None)
+    assert ctx.on_unsupported == "note"
+    with pytest.raises(FrozenInstanceError):
+        ctx.brief = "x"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        ctx.options["a"] = 1  # type: ignore[index]
+
+
+def test_a_tool_has_a_schema_whatever_it_was_given() -> None:
+    """An explicit schema is sent unchanged, a model gives its own, nothing gives an empty object."""
+
+    class Args(BaseModel):
+        q: str
+
+    explicit = {"type": "object", "odd": True}
+    assert ToolSpec(name="t", parameters_schema=explicit, args_model=Args).parameters is explicit
+    assert ToolSpec(name="t", args_model=Args).parameters["required"] == ["q"]
+    assert ToolSpec(name="t").parameters == {"type": "object", "properties": {}}
+    assert ToolSpec(name="t", strict=True) != ToolSpec(name="t") == ToolSpec(name="t")
+    assert repr(ToolSpec(name="t")) == "ToolSpec(name='t')"
+
+
+def test_plain_objects_meet_the_protocols() -> None:
+    """`stream(ctx)` or `generate(ctx)` is enough."""
+
+    class Streamed:
+        def stream(self, ctx: Any) -> Any: ...
+
+    class Whole:
+        def generate(self, ctx: Any) -> Any: ...
+
+    assert isinstance(Streamed(), Streams)
+    assert isinstance(Whole(), Generates)
+    assert not isinstance(Streamed(), Generates)
+
+
+def test_the_time_outs_are_those_of_the_design() -> None:
+    """Connect 10 s, first content 120 s, idle 60 s, no total."""
+    times = Timeouts()
+    assert (times.connect, times.first_content, times.idle, times.total) == (10.0, 120.0, 60.0, None)

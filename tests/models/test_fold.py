@@ -1,0 +1,184 @@
+"""The only fold: whatever arrives amounts to one reply, or to a failure that says so."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from isthmus.errors import ProtocolError, TransientError, UnavailableError, UnclassifiedError, tier_error
+from isthmus.models.events import (
+    Call,
+    CallDelta,
+    Finish,
+    Marker,
+    Native,
+    NoteCode,
+    Reasoning,
+    Reset,
+    StepResult,
+    Text,
+    Usage,
+)
+from isthmus.models.fold import Fold, classify, consume_stream
+from isthmus.models.normalise import to_step_result
+
+
+async def streamed(*events: Any) -> Any:
+    """A stream of these; an exception among them is raised."""
+    for event in events:
+        if isinstance(event, BaseException):
+            raise event
+        yield event
+
+
+async def test_seed_001_consume_stream_folds_text_and_forwards_it() -> None:
+    """Deltas reach the callback as they come; the result joins adjacent texts and keeps usage as given."""
+    said: list[str] = []
+    usage = {"inputTokens": 24, "outputTokens": 8, "estimated": True}
+    step = await consume_stream(
+        streamed(
+            {"type": "text", "text": "Answering: "},
+            {"type": "text", "text": ""},
+            {"type": "text", "text": "brief"},
+            {"type": "finish", "finish": "stop", "usage": usage},
+        ),
+        said.append,
+    )
+    assert said == ["Answering: ", "brief"]
+    assert step.events == (Text("Answering: brief"),)
+    assert step.usage == Usage(input_tokens=24, output_tokens=8, estimated=True)
+
+
+async def test_an_async_callback_is_awaited() -> None:
+    """`on_text` may be a coroutine function."""
+    said: list[str] = []
+
+    async def hear(text: str) -> None:
+        await asyncio.sleep(0)
+        said.append(text)
+
+    await consume_stream(streamed(Text("a"), Finish("stop")), hear)
+    assert said == ["a"]
+
+
+SIDE = (Reasoning("r"), CallDelta(0, "c", "t", "{"), Native("p", "block", 1), Marker("m", 1), Reset(2))
+
+
+async def test_side_events_change_neither_text_calls_finish_nor_usage() -> None:
+    """Leaving all side events out changes none of what counts."""
+    content = [Text("a"), Call("t", {"x": 1}, "c"), Text("b")]
+    end = Finish("tool-calls", Usage(input_tokens=1))
+    plain = await consume_stream(streamed(*content, end))
+    mixed = [item for event in content for item in (*SIDE, event)]
+    full = await consume_stream(streamed(*mixed, *SIDE, end))
+    assert (full.events, full.finish, full.usage) == (plain.events, plain.finish, plain.usage)
+
+
+async def test_reset_forgets_the_previews() -> None:
+    """What side events said before a Reset is no part of the reply."""
+    step = await consume_stream(streamed(Reasoning("old"), Reset(2), Reasoning("new"), Text("a"), Finish("stop")))
+    assert step.reasoning == "new"
+
+
+@pytest.mark.parametrize("with_callback", [False, True])
+async def test_a_failure_after_content_is_error_post_with_or_without_a_callback(with_callback: bool) -> None:
+    """F05: text or a call is content; what arrived and the usage known are kept, with the classified error."""
+    hear = (lambda text: None) if with_callback else None
+    error = TransientError("cut", usage=Usage(output_tokens=3))
+    for content in (Text("half"), Call("t", {}, "c")):
+        step = await consume_stream(streamed(content, error), hear)
+        assert step.finish == "error-post"
+        assert step.events == (content,)
+        assert step.usage == Usage(output_tokens=3)
+        assert step.error is error
+
+
+@pytest.mark.parametrize("side", [*SIDE, Text("")])
+async def test_a_failure_before_content_is_raised(side: Any) -> None:
+    """Side events and empty text are no content: the failure is raised, so a retry is safe."""
+    with pytest.raises(TransientError):
+        await consume_stream(streamed(side, TransientError("down")))
+
+
+@pytest.mark.parametrize("stop", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
+async def test_nothing_outside_exception_is_swallowed(stop: type[BaseException]) -> None:
+    """Cancellation and interrupts pass, also after content."""
+    with pytest.raises(stop):
+        await consume_stream(streamed(Text("half"), stop()))
+
+
+async def test_it_stops_at_the_first_finish_and_closes_the_stream() -> None:
+    """Nothing behind the first finish is read; the author's generator is closed on every path."""
+    closed = []
+
+    async def author(*events: Any) -> Any:
+        try:
+            async for event in streamed(*events):
+                yield event
+        finally:
+            closed.append(True)
+
+    step = await consume_stream(author(Text("a"), Finish("stop"), Text("never")))
+    assert step.text == "a"
+    with pytest.raises(TransientError):
+        await consume_stream(author(TransientError("down")))
+    assert (await consume_stream(author(Text("a"), ValueError()))).finish == "error-post"
+    assert len(closed) == 3
+
+
+@pytest.mark.parametrize("source", [None, 3, "text", {"type": "text"}])
+async def test_what_is_no_stream_is_protocol(source: Any) -> None:
+    """A value that yields nothing is named by its type."""
+    with pytest.raises(ProtocolError, match="must return an async iterator"):
+        await consume_stream(source)
+
+
+@pytest.mark.parametrize("bad", [Text(None), Text(0), Text(3), Finish("done")])  # type: ignore[arg-type]
+async def test_a_struct_with_a_wrong_field_is_protocol(bad: Any) -> None:
+    """Structs are made without checks; the fold checks what counts."""
+    with pytest.raises(ProtocolError):
+        await consume_stream(streamed(bad, Finish("stop")))
+
+
+async def test_any_whole_call_runs_whatever_the_finish() -> None:
+    """F12: a reply with whole calls ends "tool-calls", with the raw reason kept and a note."""
+    step = await consume_stream(streamed(Call("t", {}, "c"), Finish("stop", raw_reason="stop")))
+    assert (step.finish, step.raw_reason) == ("tool-calls", "stop")
+    assert step.notes[0].code == NoteCode.FINISH_CHANGED
+    with pytest.raises(ProtocolError, match="without a call"):
+        await consume_stream(streamed(Finish("tool-calls")))
+
+
+async def test_the_fold_of_a_stream_is_the_whole_reply() -> None:
+    """F16: the same content streamed and whole gives equal results, ids and notes included."""
+    content = [Text("a"), Text("b"), Call("t", {"x": 1}), Call("t", {"x": 1}), Text(""), Text("c")]
+    whole = to_step_result(StepResult(events=tuple(content), finish="stop"))
+    assert await consume_stream(streamed(*content, Finish("stop"))) == whole
+    assert whole.events[0] == Text("ab")
+    assert len({call.call_id for call in whole.calls}) == 2
+
+
+async def test_has_content_knows_texts_and_calls() -> None:
+    """A non-empty text or a call is content."""
+    fold = Fold()
+    for event in (Reasoning("r"), Text("")):
+        fold.add(event)
+    assert not fold.has_content
+    fold.add(Text("a"))
+    assert fold.has_content
+
+
+def test_failures_are_classified_by_their_cause() -> None:
+    """A TierError among the causes stands; refused is unavailable; time-outs and lost connections are transient."""
+    inner = tier_error("credentials", "no")
+    wrapped = RuntimeError("wrapped")
+    wrapped.__cause__ = inner
+    assert classify(wrapped) is inner
+    assert isinstance(classify(ConnectionRefusedError()), UnavailableError)
+    assert isinstance(classify(TimeoutError()), TransientError)
+    assert isinstance(classify(ConnectionResetError("reset")), TransientError)
+    odd = classify(ValueError("odd"))
+    assert isinstance(odd, UnclassifiedError)
+    assert "ValueError: odd" in str(odd)

@@ -1,0 +1,113 @@
+"""The neutral history and the native forms that hang on it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from typing import Any
+
+import msgspec
+
+from isthmus.models.events import Call, Native, NoteCode, StepResult, Text
+from isthmus.models.messages import (
+    MessageRole,
+    assistant_message,
+    fingerprint,
+    native_of,
+    provider_messages,
+    text_of,
+    tool_message,
+)
+
+STEP = StepResult(
+    events=(Text("hm"), Call("look", {"q": 1.0}, "c1", '{ "q": 1.0 }')),
+    finish="tool-calls",
+    native=(Native("d", "message", json=b'{"sig": 1.0}'),),
+)
+
+
+def test_a_reply_becomes_a_message_with_its_arguments_as_written() -> None:
+    """Promise 2: text, calls and argument text stand as they came, the native form as its very JSON text."""
+    message = assistant_message(STEP)
+    assert message["role"] == MessageRole.ASSISTANT
+    assert message["tool_calls"][0]["function"] == {"name": "look", "arguments": '{ "q": 1.0 }'}
+    assert message["_isthmus"]["native"]["json"] == '{"sig": 1.0}'
+    assert assistant_message(StepResult()) == {"role": "assistant", "content": None}
+
+
+def test_a_native_form_comes_back_to_its_own_dialect_alone() -> None:
+    """The same dialect gets it, also after JSON; another gets a note; none is no note."""
+    message = json.loads(json.dumps(assistant_message(STEP)))
+    native, note = native_of(message, "d")
+    assert (native, note) == (STEP.native[0], None)
+    native, note = native_of(message, "other")
+    assert native is None
+    assert note is not None
+    assert note.code == NoteCode.NATIVE_DROPPED
+    assert native_of({"role": "user", "content": "x"}, "d") == (None, None)
+
+
+def test_a_native_form_of_an_edited_message_is_stale() -> None:
+    """Once content or calls changed, the form is left with a note."""
+    for change in ({"content": "edited"}, {"tool_calls": []}):
+        native, note = native_of({**assistant_message(STEP), **change}, "d")
+        assert native is None
+        assert note is not None
+        assert note.code == NoteCode.NATIVE_STALE
+
+
+class Unfriendly:
+    """An SDK's object: it can be neither copied nor pickled."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("no copies")
+
+
+def test_a_live_object_hangs_on_the_message_and_shows_nowhere() -> None:
+    """It survives copies of the message and is no part of its JSON, equality or pickle."""
+    held = Unfriendly()
+    native = Native("d", "message", {"id": 1}, held=held)
+    message = assistant_message(StepResult(events=(Text("x"),), native=(native,)))
+    for copied in (message, dict(message), copy.copy(message), copy.deepcopy(message)):
+        found, _ = native_of(copied, "d")
+        assert found is not None
+        assert found.held is held
+    saved = json.loads(json.dumps(message))
+    assert saved == message == msgspec.json.decode(msgspec.json.encode(message)) == pickle.loads(pickle.dumps(message))
+    found, _ = native_of(saved, "d")
+    assert found is not None
+    assert found.held is None
+    assert native == Native("d", "message", {"id": 1})
+    assert "Unfriendly" not in repr(native)
+
+
+def test_bookkeeping_is_taken_off_on_copies() -> None:
+    """F22: the reserved key never reaches a provider, and the caller's messages keep it."""
+    messages = [assistant_message(STEP), {"type": "item", "_isthmus": {}}]
+    before = copy.deepcopy(messages)
+    sent = provider_messages(messages)
+    assert not any("_isthmus" in message for message in sent)
+    assert sent[1] == {"type": "item"}
+    assert messages == before
+
+
+def test_fingerprints_tell_contents_and_calls_apart() -> None:
+    """Any change of content, id, name or arguments changes it; other keys don't."""
+    base = assistant_message(STEP)
+    assert fingerprint(base) == fingerprint({**base, "name": "x", "_isthmus": None})
+    call = base["tool_calls"][0]
+    changes: list[dict[str, Any]] = [
+        {"content": "other"},
+        {"tool_calls": [{**call, "id": "c2"}]},
+        {"tool_calls": [{**call, "function": {"name": "look", "arguments": "{}"}}]},
+    ]
+    assert len({fingerprint(base), *(fingerprint({**base, **change}) for change in changes)}) == 4
+
+
+def test_small_helpers() -> None:
+    """Text of any content, and a tool message with and without a name."""
+    assert text_of([{"type": "text", "text": "a"}, {"type": "image"}, {"text": "b"}]) == "ab"
+    assert text_of(None) == ""
+    assert tool_message("c", "out") == {"role": "tool", "tool_call_id": "c", "content": "out"}
+    assert tool_message("c", "out", "look")["name"] == "look"
