@@ -116,7 +116,9 @@ BOUNDARIES = {
     "isthmus.models.executor",
     "isthmus.observability.hooks",
     "isthmus.chain.chain",
+    "isthmus.adapters.faces",
     "isthmus.adapters.registry",
+    "isthmus.models.model",
     "isthmus.conformance.replay",
     "isthmus.console.main",
 }

@@ -188,7 +188,7 @@ class ChatDecoder:
         if key.startswith("x_") and isinstance(item, dict) and "usage" in item:
             self._usage = merge_usage(self._usage, item["usage"])
             item = {name: part for name, part in item.items() if name != "usage"}
-        beside = self._main.diagnostics if key in DIAGNOSTICS else self._top
+        beside = self._main.diagnostics if key in DIAGNOSTICS or key.startswith("x_") else self._top
         beside[key] = replaced(beside.get(key), item)
 
     def _take_choices(self, frame: Frame, choices: Iterable[Any]) -> list[Event]:

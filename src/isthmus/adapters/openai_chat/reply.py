@@ -30,7 +30,7 @@ _CHATTER = frozenset(("index", "token_id", "padding", "obfuscation"))
 # What servers say of their own work rather than of the reply: it is noted, and no block that must survive.
 DIAGNOSTICS = frozenset(
     (
-        *("timings", "time_info", "latency_checkpoint", "cost", "copilot_usage", "x_groq", "metrics", "provider"),
+        *("timings", "time_info", "latency_checkpoint", "cost", "copilot_usage", "metrics", "provider"),
         *("model_id", "model_version", "system", "seed", "native_finish_reason", "matched_stop", "stop_reason"),
     )
 )
