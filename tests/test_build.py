@@ -60,6 +60,9 @@ class Echo(ModelAdapter):
         finally:
             self.open -= 1
 
+    def diagnose(self) -> list[str]:
+        return ["weights: there"]
+
     async def aclose(self) -> None:
         self.closed += 1
 
@@ -294,4 +297,5 @@ def test_findings_show_no_secret(home: Home) -> None:
     home.write_user('[llm]\nprovider = "echo"\napi_key = "CANARY-1"\napi_key_command = "vend CANARY-2"\n')
     lines: list[Any] = list(build.findings(load_settings()))
     assert any("api_key: set" in line for line in lines)
+    assert "weights: there" in lines
     assert "CANARY" not in str(lines)

@@ -113,6 +113,47 @@ def test_dropping_the_generator_closes_the_iterator() -> None:
     assert counter.closed
 
 
+def test_the_garbage_collector_may_close_it_from_its_own_thread() -> None:
+    """A generator in a cycle, collected while its own loop runs something, closes its source and blocks nothing."""
+    dropped, closed = threading.Event(), threading.Event()
+
+    async def items() -> AsyncIterator[int]:
+        async def collect() -> None:
+            while not dropped.is_set():
+                await asyncio.sleep(0.001)
+            gc.collect()
+
+        task = asyncio.create_task(collect())
+        try:
+            yield 1
+            await task
+        finally:
+            closed.set()
+
+    gc.disable()
+    try:
+        stream = iterate_sync(items)
+        assert next(stream) == 1
+        cycle: list[object] = [stream]
+        cycle.append(cycle)
+        del stream, cycle
+        dropped.set()
+        assert closed.wait(10)
+    finally:
+        gc.enable()
+
+
+def test_a_time_out_of_the_work_is_the_callers() -> None:
+    """A TimeoutError that the work raises is not taken for the wait's own."""
+
+    async def late() -> AsyncIterator[int]:
+        raise TimeoutError("late")
+        yield 1
+
+    with pytest.raises(TimeoutError, match="late"):
+        next(iterate_sync(late))
+
+
 def test_a_failure_in_the_middle_reaches_the_consumer() -> None:
     """What was read before stays read; the exception comes at its place."""
 

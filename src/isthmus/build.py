@@ -171,6 +171,8 @@ def providers(settings: Settings) -> dict[str, str]:
 def findings(settings: Settings) -> Iterator[str]:
     """What can be said of a configuration before any call, a line each; never a secret.
 
+    An adapter may add lines of its own with a method `diagnose()`, e.g. whether its weights are there.
+
     Raises:
         ConfigError: a provider or a key is wrong.
     """
@@ -183,9 +185,11 @@ def findings(settings: Settings) -> Iterator[str]:
                 yield f"{key}: set (from {table[key].where})"
         yield from unused_keys(table)
         _check_keys(table)
-        variable = getattr(getattr(_adapter(table), "keys", None), "variable", "")
+        adapter = _adapter(table)
+        variable = getattr(getattr(adapter, "keys", None), "variable", "")
         if variable:
             yield f"{variable}: {'set' if os.environ.get(variable) else 'not set'}"
+        yield from getattr(adapter, "diagnose", tuple)()
 
 
 def _adapter(table: Table) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextvars import copy_context
-from threading import Thread
+from threading import Thread, current_thread
 from typing import Any, ParamSpec, TypeVar, overload
 
 P = ParamSpec("P")
@@ -37,7 +37,7 @@ def run_sync(work: Any, /, *args: Any, **kwargs: Any) -> Any:
     try:
         return helper.call(main())
     finally:
-        helper.stop()
+        helper.finish()
 
 
 def _loop_runs() -> bool:
@@ -63,13 +63,13 @@ def iterate_sync(
         while (item := helper.call(reader.next())) is not _END:
             yield item
     finally:
-        try:
-            helper.call(reader.close())
-        finally:
-            helper.stop()
+        helper.finish(reader.close())
 
 
 _END: Any = object()
+# A wait is cut into pieces this long, in seconds: a signal that arrives just before a wait does not end it, and on some
+# systems none ever does.
+_PIECE = 0.5
 
 
 class _LoopThread:
@@ -77,27 +77,46 @@ class _LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = Thread(
-            target=copy_context().run, args=(self._loop.run_forever,), name="isthmus-sync", daemon=True
-        )
+        self._thread = Thread(target=copy_context().run, args=(self._run,), name="isthmus-sync", daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
 
     def call(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine there and wait for it; an interrupt of the wait cancels it."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return future.result()
+            while True:
+                try:
+                    return future.result(_PIECE)
+                except TimeoutError:
+                    if future.done():
+                        return future.result()
         finally:
             future.cancel()
 
-    def stop(self) -> None:
-        """End loop and thread."""
+    def finish(self, last: Coroutine[Any, Any, None] | None = None) -> None:
+        """Run a last coroutine, then end loop and thread."""
+        ending = self._ending(last)
+        if current_thread() is self._thread:
+            # The garbage collector came by in the loop's own thread: to wait here would be to wait for ever.
+            self._last = self._loop.create_task(ending)
+            self._last.add_done_callback(lambda _: self._loop.stop())
+            return
         try:
-            self.call(self._loop.shutdown_asyncgens())
+            self.call(ending)
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
-            self._loop.close()
+
+    async def _ending(self, last: Coroutine[Any, Any, None] | None) -> None:
+        if last is not None:
+            await last
+        await self._loop.shutdown_asyncgens()
 
 
 class _Reader:

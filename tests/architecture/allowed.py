@@ -99,7 +99,12 @@ CONSTRUCTORS = {
     "TierError",
     "Tool",
 }
-SIGNATURES: set[str] = set()
+SIGNATURES = {
+    "isthmus.adapters.faces:get_response",
+    "isthmus.adapters.faces:stream_response",
+    "isthmus.models.capabilities:apply_thinking",
+    "isthmus.models.events:__init__",
+}
 
 # Vocabularies: one name a fact, and splitting them would only hide the list.
 MANY_NAMES = {"isthmus.errors", "isthmus.models.events", "isthmus.observability.hooks"}
@@ -111,7 +116,9 @@ BOUNDARIES = {
     "isthmus.models.executor",
     "isthmus.observability.hooks",
     "isthmus.chain.chain",
+    "isthmus.adapters.faces",
     "isthmus.adapters.registry",
+    "isthmus.models.model",
     "isthmus.conformance.replay",
     "isthmus.console.main",
 }

@@ -134,12 +134,8 @@ def parameters(tree: Tree) -> list[str]:
                 continue
             if count > 7:
                 found.append(_at(module, node.lineno, f"{node.name} takes {count} parameters, limit 7"))
-            defaulted = positional[2:]
-            if defaulted and len(args.defaults) and _public(node.name):
-                optional = positional[len(positional) - len(args.defaults) :]
-                loose = [name for name in defaulted if name in optional]
-                if loose:
-                    found.append(_at(module, node.lineno, f"{node.name}: {loose[0]} must be keyword-only"))
+            if len(positional) > 2 and _public(node.name):
+                found.append(_at(module, node.lineno, f"{node.name}: {positional[2]} must be keyword-only"))
     return found
 
 

@@ -198,7 +198,7 @@ class Terminal:
         self._main, side = pty.openpty()
         self.child = process(home, *args, stdin=side, stdout=side, stderr=side, start_new_session=True)
         os.close(side)
-        self.text = ""
+        self.text, self._seen = "", 0
         self._arrived = threading.Condition()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -216,9 +216,10 @@ class Terminal:
                 return
 
     def expect(self, part: str) -> None:
-        """Wait until it has written this."""
+        """Wait until it has written this, after what was waited for before."""
         with self._arrived:
-            assert self._arrived.wait_for(lambda: part in self.text, 30), self.text
+            assert self._arrived.wait_for(lambda: part in self.text[self._seen :], 30), self.text
+            self._seen = self.text.index(part, self._seen) + len(part)
 
     def type(self, text: str) -> None:
         """Press keys."""
@@ -238,14 +239,18 @@ def test_a_conversation_is_kept_and_interrupted_and_ended(home: Home) -> None:
     terminal.expect("> ")
     terminal.type("hello\n")
     terminal.expect("3 tokens in")
+    terminal.expect("> ")
     terminal.type("count\n")
     terminal.expect("3 messages")
+    terminal.expect("> ")
     terminal.type("wait\n")
     terminal.expect("\r\nwait")
     os.kill(terminal.child.pid, signal.SIGINT)
     terminal.expect("cut: aborted")
+    terminal.expect("> ")
     terminal.type("count\n")
     terminal.expect("5 messages")
+    terminal.expect("> ")
     terminal.type("\x04")
     assert terminal.close() == 0
     assert "Traceback" not in terminal.text

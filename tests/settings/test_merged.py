@@ -111,10 +111,10 @@ def test_a_tier_of_another_provider_gets_no_key_or_address(home: Home) -> None:
 
 
 def test_a_key_stays_with_the_provider_named_beside_it(home: Home) -> None:
-    """F29: another provider chosen by a flag does not get the key and address of the file's provider."""
+    """F29: another provider chosen by a flag does not get key, address and model of the file's provider."""
     home.write_user('[llm]\nprovider = "a"\napi_key = "ka"\nbase_url = "http://a"\nmodel = "m"\n')
     settings = load_settings(flags={"provider": "b"}, environ={"ISTHMUS_API_KEY": ""})
-    assert set(settings.llm) == {"provider", "model"}
+    assert set(settings.llm) == {"provider"}
     assert any("api_key" in note for note in settings.notes)
     assert not any("ka" in note.split() for note in settings.notes)
 

@@ -1,11 +1,10 @@
 """Decodes every recorded reply, checks it against other readings and the laws, and prints the table by provider.
 
-`scripts/corpus` runs it whole; `--quick` takes a sample of the split points. Ends with status 1 when anything is unexplained.
+`scripts/corpus` runs it whole; `--quick` takes a sample of the split points. Ends with status 1 on any fault.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 import sys
 from collections import Counter, defaultdict
@@ -59,14 +58,14 @@ def check(row: Row, *, quick: bool) -> Checked:
     root = corpus_root()
     assert root is not None
     recording = load(row)
-    result = asyncio.run(replay(root / row.path))
+    result = replay(root / row.path)
     checked = Checked(row, "error" if result.error else "result")
     walked = _walk(row, recording)
-    failed = recording.status != 200 or (walked is not None and walked.error)
+    failed = recording.status != 200 or walked is None or walked[1]
     if failed != (result.error is not None):
         checked.faults.append(f"expected {'an error' if failed else 'a result'}, got {result.finish}: {result.error}")
-    elif result.error is None:
-        _compare(row, recording, result, walked, checked)
+    elif result.error is None and walked is not None:
+        _compare(row, recording, result, walked[0], checked)
     if recording.status == 200 and row.stream and recording.body:
         checked.splits = _splits(recording.body, checked, quick=quick)
         checked.cuts, found = smaller_successes(row.api, recording.body, result, quick=quick)
@@ -74,16 +73,19 @@ def check(row: Row, *, quick: bool) -> Checked:
     return checked
 
 
-def _walk(row: Row, recording: Recording) -> Any:
+def _walk(row: Row, recording: Recording) -> tuple[sdk_reading.Reading, bool] | None:
+    """The plain reading of a success, and whether it holds an error; None where it is no JSON."""
     if recording.status != 200:
         return None
-    if row.api == "openai-chat":
-        try:
-            return chat_walk.walk(recording.body, stream=row.stream)
-        except ValueError:
-            return None
-    frames = _frames(recording.body) if row.stream else [Frame(recording.body)]
-    return anthropic_walk.read(frames)
+    try:
+        if row.api == "openai-chat":
+            said = chat_walk.walk(recording.body, stream=row.stream)
+            return sdk_reading.Reading(said.text, said.calls, said.finish, said.output), said.error
+        plain = anthropic_walk.walk(_frames(recording.body) if row.stream else [Frame(recording.body)])
+    except (ValueError, KeyError):
+        return None
+    calls = [(name, value) for name, _, value in plain.calls]
+    return sdk_reading.Reading(plain.text, calls, plain.stop_reason, plain.output_tokens), False
 
 
 def _frames(body: bytes) -> list[Frame]:
@@ -91,43 +93,33 @@ def _frames(body: bytes) -> list[Frame]:
     return [*parser.feed(body), *parser.close()]
 
 
-def _compare(row: Row, recording: Recording, result: StepResult, walked: Any, checked: Checked) -> None:
+def _compare(row: Row, recording: Recording, result: StepResult, walked: sdk_reading.Reading, checked: Checked) -> None:
+    ours = sdk_reading.Reading(
+        result.text,
+        [(call.tool, call.input) for call in result.calls],
+        result.finish,
+        result.usage.output_tokens if result.usage else None,
+    )
     try:
         other = sdk_reading.read(row.api, recording, stream=row.stream)
         checked.read_by = "sdk"
     except sdk_reading.Unreadable as error:
-        checked.read_by = f"walk ({error})"
-        other = sdk_reading.Reading(
-            walked.text, [call[:1] + call[-1:] for call in walked.calls], walked.finish, walked.output
-        )
-    ours = [(call.tool, call.input) for call in result.calls]
-    pairs = {
-        "text": (result.text, other.text),
-        "calls": (ours, other.calls),
-        "finish": (result.finish, _finish(other, ours)),
-        "output": (result.usage.output_tokens if result.usage else None, other.output),
-    }
-    for name, (mine, theirs) in pairs.items():
+        checked.read_by, other = f"walk ({error})", walked
+    for name in ours._fields:
+        mine, theirs, plain = (_field(reading, name, ours) for reading in (ours, other, walked))
         if mine != theirs:
             line = f"{name}: ours {mine!r:.90}, {checked.read_by} {theirs!r:.90}"
-            walk_agrees = walked is not None and mine == _walked(name, walked, ours)
-            (checked.differs if walk_agrees else checked.faults).append(line)
+            (checked.differs if mine == plain else checked.faults).append(line)
 
 
-def _walked(name: str, walked: Any, ours: list[Any]) -> Any:
-    if name == "calls":
-        return [(call[0], call[-1]) for call in walked.calls]
-    if name == "finish":
-        return _finish(walked, ours)
-    return getattr(walked, name)
-
-
-def _finish(reading: Any, calls: list[Any]) -> str:
-    return "tool-calls" if calls else FINISHES.get(reading.finish or "", "other")
+def _field(reading: sdk_reading.Reading, name: str, ours: sdk_reading.Reading) -> Any:
+    if name != "finish" or reading is ours:
+        return getattr(reading, name)
+    return "tool-calls" if reading.calls else FINISHES.get(reading.finish or "", "other")
 
 
 def _splits(body: bytes, checked: Checked, *, quick: bool) -> int:
-    """Every position of the first 2,000 and 200 random ones beyond give the same frames, which is all a decoder sees."""
+    """All splits of the first 2,000 bytes and 200 random ones beyond give the same frames, all that a decoder sees."""
     chance = random.Random(checked.row.path)
     near = range(1, min(2000, len(body)))
     points = [*(chance.sample(near, min(40, len(near))) if quick else near)]

@@ -50,6 +50,7 @@ class NoteCode(StrEnum):
     SETTINGS_COPIED = "settings-copied"
     CONTINUED = "continued"
     UNKNOWN_CONTENT = "unknown-content"
+    METADATA = "metadata"
 
 
 class Note(msgspec.Struct, frozen=True):

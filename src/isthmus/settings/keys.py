@@ -102,7 +102,7 @@ class Key:
 
 LLM_KEYS: Mapping[str, Key] = {
     "provider": Key(),
-    "model": Key(open=True),
+    "model": Key(open=True, bound=True),
     "base_url": Key(bound=True),
     "api_key": Key(bound=True, hidden=True),
     "api_key_command": Key(bound=True),

@@ -164,12 +164,14 @@ async def test_no_key_is_shown() -> None:
 
 
 async def test_the_variables_key_stays_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The key of the environment is not sent to another host: the call fails before any request."""
+    """The key of the environment is not sent to another host, which needs none, unless its address is trusted."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    async with LoopbackServer([stream(HELLO)]) as server:
-        with pytest.raises(CredentialsError, match="OPENAI_API_KEY"):
-            await _streamed(_adapter(server, api_key=None))
-    assert server.requests == []
+    async with LoopbackServer([stream(HELLO), stream(HELLO)]) as server:
+        await _streamed(_adapter(server, api_key=None))
+        await _streamed(_adapter(server, api_key=None, base_url_trusted=True))
+        untrusted, trusted = server.requests
+    assert "authorization" not in untrusted.headers
+    assert trusted.headers["authorization"] == f"Bearer {KEY}"
 
 
 async def test_another_server_is_a_row_of_data() -> None:

@@ -143,4 +143,4 @@ def test_usage_in_the_servers_own_field() -> None:
     seen = step([body])
     assert seen.usage is not None
     assert seen.usage.raw == counts
-    assert [item.payload for item in seen.native] == [{"id": "r"}]
+    assert [note.detail for note in seen.notes if note.code == "metadata"] == ['{"x_groq":{"id":"r"}}']

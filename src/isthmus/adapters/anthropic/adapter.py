@@ -26,10 +26,12 @@ class AnthropicAdapter(WireAdapter):
     Args:
         model: the model's id.
         api_key: the key; else `api_key_command`, else the environment's ANTHROPIC_API_KEY, which goes only to
-            Anthropic's own host.
+            Anthropic's own host or to a trusted `base_url`.
         api_key_command: a shell command that prints the key.
         api_key_ttl_ms: milliseconds for which a printed key is used again.
         base_url: the endpoint, without `/v1/messages`; a server of one's own needs no key.
+        base_url_trusted: whether the environment's key may go to `base_url` too; true for one from the user's own
+            configuration.
         system: the instructions where a context has none.
         max_tokens: ceiling of a reply, in tokens; falsy means 8192.
         effort: "off", "low", "medium", "high", "xhigh" or "max", where a context names none.
@@ -51,6 +53,7 @@ class AnthropicAdapter(WireAdapter):
         api_key_command: str | None = None,
         api_key_ttl_ms: int = 0,
         base_url: str | None = None,
+        base_url_trusted: bool = False,
         system: str | None = None,
         max_tokens: int | None = None,
         effort: str | None = "off",
@@ -77,6 +80,7 @@ class AnthropicAdapter(WireAdapter):
             variable="ANTHROPIC_API_KEY",
             env_hosts=HOSTS,
             base_url=url,
+            base_url_trusted=base_url_trusted,
             scheme=KeyScheme(header="x-api-key", prefix="", extra=dict(headers or {})),
             required=urlsplit(url).hostname in HOSTS,
         )

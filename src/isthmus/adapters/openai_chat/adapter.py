@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from isthmus.adapters.codec import Transport
 from isthmus.adapters.drive import WireAdapter
@@ -58,7 +59,9 @@ class OpenAIChatAdapter(WireAdapter):
         api_key: the key; without it `api_key_command`, then the server's environment variable is used.
         api_key_command: a shell command that prints the key.
         api_key_ttl_ms: milliseconds for which the printed key is used again.
-        base_url: where to, instead of the server's own address; the variable's key doesn't go there.
+        base_url: where to, instead of the server's own address; a server of one's own needs no key.
+        base_url_trusted: whether the environment's key may go to `base_url` too; true for one from the user's own
+            configuration.
         system: the brief where a request has none.
         max_tokens: output ceiling in tokens where a request has none; 0 means 8192.
         ceiling_key: what the ceiling is called, where that differs from the server's own.
@@ -82,6 +85,7 @@ class OpenAIChatAdapter(WireAdapter):
         api_key_command: str | None = None,
         api_key_ttl_ms: int = 0,
         base_url: str | None = None,
+        base_url_trusted: bool = False,
         system: str = "",
         max_tokens: int | None = None,
         ceiling_key: str | None = None,
@@ -109,8 +113,9 @@ class OpenAIChatAdapter(WireAdapter):
             variable=server.variable,
             env_hosts=server.hosts,
             base_url=url,
+            base_url_trusted=base_url_trusted,
             scheme=replace(server.scheme, extra={**server.scheme.extra, **further}),
-            required=server.key_required,
+            required=server.key_required and urlsplit(url).hostname in server.hosts,
         )
         codec = ChatCodec(
             model,

@@ -10,10 +10,11 @@ import msgspec
 from isthmus.adapters.classify import Failure, classify_in_band
 from isthmus.adapters.openai_chat.calls import Settled
 from isthmus.adapters.openai_chat.merge import exact, hollow, joined, plain, replaced
-from isthmus.adapters.openai_chat.reply import DIALECT, Choice
+from isthmus.adapters.openai_chat.reply import DIAGNOSTICS, DIALECT, Choice
 from isthmus.adapters.openai_chat.usage import merge_usage, read_usage
 from isthmus.errors import ProtocolError, TierError, TransientError
 from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, Usage, framed
+from isthmus.models.jsontext import dumps
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
 
@@ -181,7 +182,8 @@ class ChatDecoder:
             error.usage = self._spent()[0]
             raise
         said_text = len(events) == 1 and type(events[0]) is Text
-        self._fast = _plain_text if said_text and not self._whole else None
+        # After a reason the general path must see whether anything follows it.
+        self._fast = _plain_text if said_text and not self._whole and not self._main.reason else None
         return events
 
     def _all_text(self, frame: Frame, data: bytes) -> Iterable[Event] | None:
@@ -240,7 +242,8 @@ class ChatDecoder:
         if key.startswith("x_") and isinstance(item, dict) and "usage" in item:
             self._usage = merge_usage(self._usage, item["usage"])
             item = {name: part for name, part in item.items() if name != "usage"}
-        self._top[key] = replaced(self._top.get(key), item)
+        beside = self._main.diagnostics if key in DIAGNOSTICS or key.startswith("x_") else self._top
+        beside[key] = replaced(beside.get(key), item)
 
     def _take_choices(self, frame: Frame, choices: Iterable[Any]) -> list[Event]:
         events: list[Event] = []
@@ -300,6 +303,8 @@ class ChatDecoder:
         finish = self._finish(main, reason, settled, notes)
         events += settled.calls
         events += settled.natives
+        if main.diagnostics:
+            notes.append(Note(NoteCode.METADATA, dumps(joined(main.diagnostics)).decode()))
         natives = [*main.natives(), *self._beside()]
         natives += self._extra_choices(notes)
         events += [framed(native, self._last) for native in natives]
@@ -323,7 +328,7 @@ class ChatDecoder:
             return missing
         if self.done:
             raise TransientError("the stream ended with neither content nor finish reason")
-        if main.reason and ended is Ended.FRAMED:
+        if ended is Ended.FRAMED and all(choice.ended for choice in (main, *self._others.values())):
             return [Note(NoteCode.NO_END_MARK, "the stream ended without [DONE]")]
         seen = f"after finish reason {main.reason!r} and" if main.reason else "without finish reason,"
         raise TransientError(f"the stream was cut: it ended {seen} before its end mark")

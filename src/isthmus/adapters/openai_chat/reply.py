@@ -27,6 +27,13 @@ DIALECT = "openai-chat"
 _CHOICE_READ = frozenset(("index", "delta", "message", "finish_reason", "text", "error"))
 # Padding, and labels that belong to one chunk.
 _CHATTER = frozenset(("index", "token_id", "padding", "obfuscation"))
+# What servers say of their own work rather than of the reply: it is noted, and no block that must survive.
+DIAGNOSTICS = frozenset(
+    (
+        *("timings", "time_info", "latency_checkpoint", "cost", "copilot_usage", "metrics", "provider"),
+        *("model_id", "model_version", "system", "seed", "native_finish_reason", "matched_stop", "stop_reason"),
+    )
+)
 _CONTINUED = frozenset(("logprobs", "token_ids"))
 _REASONED = ("thinking", "reasoning")
 
@@ -37,6 +44,8 @@ class Choice:
     def __init__(self, index: int) -> None:
         self.index = index
         self.reason: str | None = None
+        self.ended = False
+        self.diagnostics: dict[str, Any] = {}
         self.calls = Calls(DIALECT)
         self.content: list[Any] = []
         self.notes: list[Note] = []
@@ -77,12 +86,18 @@ class Choice:
         if reason and isinstance(reason, str):
             self.reason = reason
         for key, value in choice.items():
-            if key not in _CHOICE_READ and value is not None and not hollow(value):
+            if key in _CHOICE_READ or value is None or hollow(value):
+                continue
+            if key in DIAGNOSTICS:
+                self.diagnostics[key] = value
+            else:
                 join = merge if key in _CONTINUED else replaced
                 self._around[key] = join(self._around.get(key), value)
         body, is_message = self._body(choice, whole)
         if body is not None:
             self._read_body(body, whole=is_message)
+        if reason or self._out:
+            self.ended = bool(reason)
         return self._out
 
     def _body(self, choice: Mapping[str, Any], whole: bool) -> tuple[Mapping[str, Any] | None, bool]:
