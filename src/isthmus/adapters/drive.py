@@ -74,12 +74,12 @@ class WireAdapter(ModelAdapter):
         """The reply's events as they arrive."""
         return self._events(ctx, stream=True)
 
-    # What it returns is a bare generator already: the faces need put none around it.
-    stream._isthmus_bare = True  # type: ignore[attr-defined]
-
     async def generate(self, ctx: GenerateContext) -> StepResult:
         """The reply whole, in one round trip."""
         return await consume_stream(self._events(ctx, stream=False))
+
+    # They return a bare generator and a settled result: the faces need not see to that.
+    stream._isthmus_bare = generate._isthmus_bare = True  # type: ignore[attr-defined]
 
     async def aclose(self) -> None:
         """Close the adapter's connections in the running loop."""
