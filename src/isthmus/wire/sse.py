@@ -5,6 +5,8 @@ Source: HTML Living Standard section 9.2.6, 2026-11.
 
 from __future__ import annotations
 
+from itertools import repeat
+
 from isthmus.errors import ProtocolError
 from isthmus.wire.frame import Frame
 
@@ -13,6 +15,7 @@ _BARE = frozenset({"end", "error"})
 _NAMES_KEPT = 256
 
 _new = tuple.__new__
+_FRAME, _NO_EVENT = repeat(Frame), repeat("")
 
 
 class SSEParser:
@@ -67,7 +70,7 @@ class SSEParser:
             # The usual chunk, whole events of one data line each, is split in two calls.
             values = data[6:-2].split(b"\n\ndata: ")
             if data.count(b"\n") == 2 * len(values) and all(values):
-                return [_new(Frame, (value, "")) for value in values]
+                return list(map(_new, _FRAME, zip(values, _NO_EVENT, strict=False)))
         return self._split(data, between)
 
     def close(self) -> list[Frame]:

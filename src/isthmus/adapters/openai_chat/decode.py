@@ -13,7 +13,7 @@ from isthmus.adapters.openai_chat.merge import exact, hollow, joined, plain, rep
 from isthmus.adapters.openai_chat.reply import DIAGNOSTICS, DIALECT, Choice
 from isthmus.adapters.openai_chat.usage import merge_usage, read_usage
 from isthmus.errors import ProtocolError, TierError, TransientError
-from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, Usage, framed
+from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, Usage, framed, set_raw
 from isthmus.models.jsontext import dumps
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
@@ -154,7 +154,9 @@ class ChatDecoder:
         if not text:
             return ()
         self._content.append(text)
-        return (framed(Text(text), frame),)
+        event = Text(text)
+        set_raw(event, frame)
+        return (event,)
 
     def _read(self, frame: Frame) -> Iterable[Event]:
         if self.done:
