@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 Raw = msgspec.Raw
 
+
+def _builtin(value: Any) -> Any:
+    """A read-only mapping as a dict; nothing else that the encoder does not know."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
 _decode = msgspec.json.Decoder().decode
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=_builtin).encode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -52,7 +61,7 @@ def _plain(value: Any) -> Any:
     """A value that the standard library can encode: `Raw` decoded, structs and enums as plain values."""
     if isinstance(value, msgspec.Raw):
         return json.loads(bytes(value))
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(item) for item in value]

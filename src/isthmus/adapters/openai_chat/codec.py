@@ -1,0 +1,83 @@
+"""The Chat Completions codec; servers that differ are told apart by its arguments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from isthmus.adapters.classify import classify_reply
+from isthmus.adapters.codec import Request
+from isthmus.adapters.openai_chat.decode import ChatDecoder
+from isthmus.adapters.openai_chat.encode import DEFAULT_CEILING, request_body
+from isthmus.adapters.openai_chat.reply import DIALECT
+from isthmus.errors import TierError
+from isthmus.models.contract import GenerateContext
+from isthmus.models.jsontext import dumps
+from isthmus.wire.call import WireCall, WireReply
+
+
+class ChatCodec:
+    """Says contexts in Chat Completions, and reads its replies.
+
+    Source: the API reference of Chat Completions and 541 recorded replies of its servers, 2024-2026.
+
+    Args:
+        model: the model's id, sent as it is.
+        max_tokens: the output ceiling where the context has none; 0 or None means 8192.
+        ceiling_key: what the server calls it: "max_completion_tokens" or "max_tokens".
+        system: the brief where the context has none.
+        effort: reasoning effort where the context has none; "off" sends nothing.
+        temperature: sampling temperature where the context has none.
+        stream_usage: whether to ask for token counts in a stream (`stream_options`).
+    """
+
+    dialect = DIALECT
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        max_tokens: int | None = None,
+        ceiling_key: str = "max_completion_tokens",
+        system: str = "",
+        effort: str | None = None,
+        temperature: float | None = None,
+        stream_usage: bool = True,
+    ) -> None:
+        self.model = model
+        self._ceiling = max_tokens or DEFAULT_CEILING
+        self._ceiling_key = ceiling_key
+        self._system, self._effort, self._temperature = system, effort, temperature
+        self._stream_usage = stream_usage
+
+    def encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        """The request for a context; the context is never changed.
+
+        Raises:
+            InvalidRequestError: a message or the tool choice has no form here; names it.
+        """
+        asked: dict[str, Any] = {"stream": True} if stream else {}
+        if stream and self._stream_usage:
+            asked["stream_options"] = {"include_usage": True}
+        body, notes = request_body(
+            self._with_defaults(ctx),
+            model=self.model,
+            dialect=self.dialect,
+            ceiling_key=self._ceiling_key,
+            ceiling=self._ceiling,
+            stream=asked,
+        )
+        return Request(WireCall(path="/chat/completions", body=dumps(body), stream=stream), tuple(notes))
+
+    def _with_defaults(self, ctx: GenerateContext) -> GenerateContext:
+        temperature = self._temperature if ctx.temperature is None else ctx.temperature
+        effort = self._effort if ctx.effort is None else ctx.effort
+        return replace(ctx, brief=ctx.brief or self._system, effort=effort, temperature=temperature)
+
+    def decoder(self, *, whole: bool) -> ChatDecoder:
+        """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""
+        return ChatDecoder(whole=whole)
+
+    def classify(self, reply: WireReply) -> TierError:
+        """The error that a reply with a status other than 2xx stands for."""
+        return classify_reply(reply)

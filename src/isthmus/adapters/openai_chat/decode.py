@@ -1,0 +1,325 @@
+"""Frames of Chat Completions to events: one decoder for streams and for whole replies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from isthmus.adapters.classify import Failure, classify_in_band
+from isthmus.adapters.openai_chat.calls import Settled
+from isthmus.adapters.openai_chat.merge import exact, hollow, joined, plain, replaced
+from isthmus.adapters.openai_chat.reply import DIALECT, Choice
+from isthmus.adapters.openai_chat.usage import merge_usage, read_usage
+from isthmus.errors import ProtocolError, TierError, TransientError
+from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, Usage, framed
+from isthmus.wire.call import Ended
+from isthmus.wire.frame import Frame
+
+_END = b"[DONE]"
+_EXCERPT = 200
+
+# The provider's reasons, in lower case. Source: recorded replies of 25 servers and their reference pages, 2024-2026.
+_FINISHES: dict[str, FinishReason] = {
+    **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence"), FinishReason.STOP),
+    **dict.fromkeys(("tool_calls", "tool_call", "function_call", "tool_use"), FinishReason.TOOL_CALLS),
+    **dict.fromkeys(
+        ("length", "max_tokens", "model_length", "max_output_tokens", "max_completion_tokens"), FinishReason.LENGTH
+    ),
+    **dict.fromkeys(("content_filter", "content-filter", "safety", "sensitive"), FinishReason.CONTENT_FILTER),
+    "refusal": FinishReason.REFUSAL,
+    "pause_turn": FinishReason.PAUSE,
+}
+# Reasons that say that generation failed, and the status they stand for.
+_FAILED: dict[str, int | None] = {"error": None, "network_error": 502, "insufficient_system_resource": 503}
+
+# What wraps every chunk and says nothing about the reply.
+_ENVELOPE = frozenset(
+    (
+        *("choices", "usage", "error", "id", "object", "created", "created_at", "model", "system_fingerprint"),
+        *("service_tier", "obfuscation", "p", "padding", "stream_options", "request_id"),
+    )
+)
+
+
+class _Delta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    content: str
+    role: Literal["assistant"] | None = None
+    refusal: None = None
+    tool_calls: None = None
+    function_call: None = None
+    reasoning: None = None
+    reasoning_content: None = None
+
+
+class _ChoiceOf(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    index: Literal[0]
+    delta: _Delta
+    finish_reason: None = None
+    logprobs: None = None
+    stop_reason: None = None
+    token_ids: None = None
+    matched_stop: None = None
+
+
+# In the order that most servers write: the decoder looks for the next field first.
+class _Chunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    id: Any = None
+    object: Any = None
+    created: Any = None
+    model: Any = None
+    service_tier: Any = None
+    system_fingerprint: Any = None
+    choices: tuple[_ChoiceOf] = msgspec.field(default_factory=tuple)  # type: ignore[assignment]
+    usage: None = None
+    obfuscation: Any = None
+    p: Any = None
+
+
+_plain_text: Callable[[bytes], _Chunk] = msgspec.json.Decoder(_Chunk).decode
+_DECLINED = (msgspec.DecodeError, UnicodeDecodeError, IndexError)
+
+
+def _decline(data: bytes) -> _Chunk:
+    raise msgspec.DecodeError("not a plain text chunk")
+
+
+class ChatDecoder:
+    """Decodes one reply.
+
+    Args:
+        whole: whether the one frame is a whole reply, read from `message` where a stream has `delta`.
+    """
+
+    def __init__(self, *, whole: bool) -> None:
+        self.done = False
+        self._whole = whole
+        self._main = Choice(0)
+        self._content = self._main.content
+        self._others: dict[int, Choice] = {}
+        self._seen_main = False
+        self._usage: dict[str, Any] | None = None
+        self._id = ""
+        self._top: dict[str, Any] = {}
+        self._last: Frame | None = None
+        self._malformed: TierError | None = None
+        self._fast = _decline if whole else _plain_text
+
+    def feed(self, frame: Frame) -> Iterable[Event]:
+        """The events that this frame completes.
+
+        Raises:
+            TierError: an error frame, classified; "protocol" for one that is malformed. Carries the usage so far.
+        """
+        try:
+            text = self._fast(frame[0]).choices[0].delta.content
+        except _DECLINED:
+            return self._read(frame)
+        if frame[1]:
+            return self._read(frame)
+        self._seen_main = True
+        if not text:
+            return ()
+        self._content.append(text)
+        return (framed(Text(text), frame),)
+
+    def _read(self, frame: Frame) -> Iterable[Event]:
+        if self.done:
+            return ()
+        if self._malformed is not None:
+            raise self._malformed
+        data = frame.data.strip()
+        if not data and frame.event != "error":
+            return ()
+        if data == _END:
+            self.done, self._fast = True, _decline
+            return ()
+        self._last = frame
+        try:
+            value = exact(data)
+        except (ValueError, RecursionError):
+            return self._unreadable(frame, data)
+        try:
+            return self._take(frame, value)
+        except TierError as error:
+            error.usage = self._spent()[0]
+            raise
+
+    def _unreadable(self, frame: Frame, data: bytes) -> Iterable[Event]:
+        """Hold on to the fault: at the end of the bytes it is a cut, before that a breach of protocol."""
+        if frame.event == "error":
+            error: TierError = Failure(data.decode("utf-8", "replace") or "an error without details").classified()
+            error.usage = self._spent()[0]
+            raise error
+        self._fast = _decline
+        if not _END.startswith(data):
+            self._malformed = _malformed("malformed JSON", data)
+            self._malformed.usage = self._spent()[0]
+        return ()
+
+    def _take(self, frame: Frame, value: Any) -> Iterable[Event]:
+        if frame.event == "error":
+            raise _classified(value)
+        if not isinstance(value, dict):
+            raise _malformed(f"a JSON {type(value).__name__} where an object should be", frame.data)
+        self._take_usage(value)
+        choices = value.get("choices")
+        failed = "error" in value and not hollow(value["error"])
+        if failed or (choices is None and _is_error(value)):
+            raise _classified(value)
+        if not self._id and isinstance(value.get("id"), str):
+            self._id = value["id"]
+        for key, item in value.items():
+            if key not in _ENVELOPE and item is not None and not hollow(item):
+                self._top[key] = replaced(self._top.get(key), item)
+        if choices is not None and not isinstance(choices, list):
+            raise _malformed("choices must be a list", frame.data)
+        if self._whole and not choices:
+            raise _malformed("not a chat completion: no choices", frame.data)
+        return self._take_choices(frame, choices or ())
+
+    def _take_usage(self, value: dict[str, Any]) -> None:
+        for key, item in value.items():
+            if key.startswith("x_") and isinstance(item, dict) and "usage" in item:
+                value[key] = {name: part for name, part in item.items() if name != "usage"}
+                self._usage = merge_usage(self._usage, item["usage"])
+        if value.get("usage") is not None:
+            self._usage = merge_usage(self._usage, value["usage"])
+
+    def _take_choices(self, frame: Frame, choices: Iterable[Any]) -> list[Event]:
+        events: list[Event] = []
+        for at, choice in enumerate(choices):
+            if not isinstance(choice, dict) or (self._whole and not _is_reply(choice)):
+                raise _malformed("a choice must be an object with a message", frame.data)
+            if "error" in choice and not hollow(choice["error"]):
+                raise _classified(choice)
+            reason = choice.get("finish_reason")
+            if isinstance(reason, str) and reason.lower() in _FAILED:
+                raise Failure(f"the reply ended with {reason!r}").classified(status=_FAILED[reason.lower()])
+            index = choice.get("index")
+            index = index if isinstance(index, int) else at
+            if index == 0:
+                self._seen_main = True
+                events += self._main.read(choice, frame, whole=self._whole)
+            else:
+                other = self._others.setdefault(index, Choice(index))
+                other.held += other.read(choice, frame, whole=self._whole)
+        return events
+
+    def _spent(self) -> tuple[Usage | None, list[Note]]:
+        return read_usage(self._usage)
+
+    def close(self, ended: Ended) -> Iterable[Event]:
+        """The calls, the native blocks and the one `Finish`.
+
+        Raises:
+            TransientError: the bytes ended before the reply did.
+            ProtocolError: the last frame is malformed though all bytes arrived.
+        """
+        usage, notes = self._spent()
+        try:
+            if self._malformed is not None:
+                if ended is Ended.FRAMED:
+                    raise self._malformed
+                raise TransientError("the reply was cut inside a frame")
+            if self._whole and self._last is None:
+                raise (
+                    ProtocolError("the reply is empty")
+                    if ended is Ended.FRAMED
+                    else TransientError("the reply was cut")
+                )
+            return self._closed(ended, usage, notes)
+        except TierError as error:
+            error.usage = usage
+            raise
+
+    def _closed(self, ended: Ended, usage: Usage | None, odd_usage: list[Note]) -> list[Event]:
+        main = self._main
+        if not self._seen_main and self._others:
+            main = self._others.pop(min(self._others))
+        events = [*main.held, *main.finish()]
+        reason = _FINISHES.get(main.reason.lower(), FinishReason.OTHER) if main.reason else None
+        settled = self._settle(main, reason)
+        notes = [*self._complete(ended, main, settled), *main.notes, *settled.notes]
+        finish = self._finish(main, reason, settled, notes)
+        events += settled.calls
+        events += settled.natives
+        natives = [*main.natives(), *[Native(DIALECT, key, joined(self._top[key])) for key in sorted(self._top)]]
+        natives += self._extra_choices(notes)
+        events += [framed(native, self._last) for native in natives]
+        notes += odd_usage
+        if usage is None:
+            notes.append(Note(NoteCode.USAGE_MISSING, "the provider did not say how many tokens were spent"))
+        body = main.body(settled)
+        own = None if body.plain else Native(DIALECT, "message", body.message)
+        events.append(framed(Finish(finish.value, usage, main.reason, None, own, tuple(notes)), self._last))
+        return events
+
+    def _settle(self, choice: Choice, reason: FinishReason | None) -> Settled:
+        cut = reason in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER)
+        return choice.calls.settle(cut=cut, doubtful=reason is None, seed=f"{self._id}\0{choice.index}")
+
+    def _complete(self, ended: Ended, main: Choice, settled: Settled) -> list[Note]:
+        """What there is to note about the end; an error unless the reply is complete by the protocol's own rules."""
+        missing = [] if main.reason else [Note(NoteCode.NO_FINISH_REASON, "the reply has no finish reason")]
+        if self._whole:
+            return missing
+        if self.done and (main.reason or settled.calls or main.has_text):
+            return missing
+        if self.done:
+            raise TransientError("the stream ended with neither content nor finish reason")
+        if main.reason and ended is Ended.FRAMED:
+            return [Note(NoteCode.NO_END_MARK, "the stream ended without [DONE]")]
+        seen = f"after finish reason {main.reason!r} and" if main.reason else "without finish reason,"
+        raise TransientError(f"the stream was cut: it ended {seen} before its end mark")
+
+    def _finish(self, main: Choice, reason: FinishReason | None, settled: Settled, notes: list[Note]) -> FinishReason:
+        finish = reason or FinishReason.OTHER
+        if main.refused and finish is not FinishReason.CONTENT_FILTER:
+            finish = FinishReason.REFUSAL
+        if settled.calls and finish is not FinishReason.TOOL_CALLS:
+            notes.append(
+                Note(NoteCode.FINISH_CHANGED, f"{main.reason!r} became tool-calls: the reply holds whole calls")
+            )
+            return FinishReason.TOOL_CALLS
+        if finish is FinishReason.TOOL_CALLS and not settled.calls:
+            notes.append(Note(NoteCode.FINISH_CHANGED, f"{main.reason!r} became other: the reply holds no whole call"))
+            return FinishReason.OTHER
+        return finish
+
+    def _extra_choices(self, notes: list[Note]) -> list[Native]:
+        """The choices that are not the reply, each as one block."""
+        natives = []
+        for index in sorted(self._others):
+            choice = self._others[index]
+            choice.finish()
+            settled = self._settle(choice, None)
+            natives.append(Native(DIALECT, "choice", choice.rendered(settled)))
+        if natives:
+            notes.append(Note(NoteCode.EXTRA_CHOICES, f"{len(natives)} more choices are kept as native blocks"))
+        return natives
+
+
+def _malformed(what: str, data: bytes) -> ProtocolError:
+    return ProtocolError(f"{what}: {data[:_EXCERPT].decode('utf-8', 'replace')!r}")
+
+
+def _classified(value: Any) -> TierError:
+    error = classify_in_band(plain(value))
+    error.body = str(plain(value))[:2000]
+    return error
+
+
+def _is_reply(choice: Mapping[str, Any]) -> bool:
+    """Whether an entry of `choices` is one of this dialect; only a filtered one may lack its message."""
+    filtered = _FINISHES.get(str(choice.get("finish_reason")).lower()) is FinishReason.CONTENT_FILTER
+    return filtered or "message" in choice or "delta" in choice
+
+
+def _is_error(value: Mapping[str, Any]) -> bool:
+    """Whether an object without choices is an error object in one of the forms that servers send as a success."""
+    if value.get("object") == "error" or value.get("type") == "error" or not hollow(value.get("errors")):
+        return True
+    says = value.get("detail") or value.get("message")
+    return bool(says) and not hollow(says) and not value.get("object")

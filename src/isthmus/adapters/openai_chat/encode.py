@@ -1,0 +1,101 @@
+"""The request body of Chat Completions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from isthmus.adapters.openai_chat.history import render
+from isthmus.errors import InvalidRequestError
+from isthmus.models.contract import GenerateContext, ToolSpec
+from isthmus.models.events import Note, NoteCode
+
+DEFAULT_CEILING = 8192
+
+_CEILINGS = frozenset(("max_tokens", "max_completion_tokens"))
+_CHOICES = frozenset(("auto", "required", "none"))
+_NO_EFFORT = frozenset(("", "off", "none"))
+
+
+def tool(spec: ToolSpec) -> dict[str, Any]:
+    """A tool as this dialect declares it; its schema is sent unchanged."""
+    function: dict[str, Any] = {"name": spec.name}
+    if spec.description:
+        function["description"] = spec.description
+    function["parameters"] = spec.parameters
+    if spec.strict is not None:
+        function["strict"] = spec.strict
+    return {"type": "function", "function": function}
+
+
+def _tool_choice(choice: str, tools: Iterable[ToolSpec]) -> Any:
+    if choice in _CHOICES:
+        return choice
+    names = [spec.name for spec in tools]
+    if choice not in names:
+        raise InvalidRequestError(f"tool_choice {choice!r} names no tool of this request: it has {', '.join(names)}")
+    return {"type": "function", "function": {"name": choice}}
+
+
+def _tools(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> None:
+    if not ctx.tools:
+        if ctx.tool_choice not in (None, "auto", "none"):
+            notes.append(Note(NoteCode.PARAMETER_DROPPED, f"tool_choice {ctx.tool_choice!r}: there are no tools"))
+        return
+    body["tools"] = [tool(spec) for spec in ctx.tools]
+    if ctx.tool_choice:
+        body["tool_choice"] = _tool_choice(ctx.tool_choice, ctx.tools)
+    if not ctx.parallel_tool_calls:
+        body["parallel_tool_calls"] = False
+
+
+def _settings(ctx: GenerateContext, body: dict[str, Any]) -> None:
+    form = ctx.output.response_format() if ctx.output is not None else None
+    effort = ctx.effort if ctx.effort and ctx.effort.lower() not in _NO_EFFORT else None
+    given = {
+        "response_format": form,
+        "reasoning_effort": effort,
+        "temperature": ctx.temperature,
+        "top_p": ctx.top_p,
+        "stop": list(ctx.stop) or None,
+        "seed": ctx.seed,
+    }
+    body.update({key: value for key, value in given.items() if value is not None})
+
+
+def request_body(
+    ctx: GenerateContext,
+    *,
+    model: str,
+    dialect: str,
+    ceiling_key: str,
+    ceiling: int,
+    stream: Mapping[str, Any],
+) -> tuple[dict[str, Any], list[Note]]:
+    """The body for a context, and what was changed on the way; keys in a fixed order, the caller's options last.
+
+    Args:
+        ctx: what to ask; never changed.
+        model: the model's id.
+        dialect: whose native forms in the history are sent verbatim.
+        ceiling_key: "max_completion_tokens" or "max_tokens".
+        ceiling: the output ceiling where the context has none.
+        stream: the members that ask for a stream; empty for a whole reply.
+
+    Raises:
+        InvalidRequestError: a message or the tool choice has no form here.
+    """
+    messages, notes = render(ctx.messages, dialect)
+    lead = [{"role": "system", "content": ctx.brief}] if ctx.brief else []
+    body: dict[str, Any] = {"model": model, "messages": [*lead, *messages]}
+    _tools(ctx, body, notes)
+    if not _CEILINGS & ctx.options.keys():
+        body[ceiling_key] = ctx.max_output_tokens or ceiling
+    _settings(ctx, body)
+    body.update(stream)
+    for key, value in ctx.options.items():
+        if key == "stream":
+            notes.append(Note(NoteCode.PARAMETER_DROPPED, "options.stream: the way of calling decides that"))
+        else:
+            body[key] = value
+    return body, notes

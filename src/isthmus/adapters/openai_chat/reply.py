@@ -1,0 +1,307 @@
+"""One choice of a reply: what its deltas, or its one message, amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from isthmus.adapters.openai_chat.calls import Calls, Settled
+from isthmus.adapters.openai_chat.merge import (
+    hollow,
+    joined,
+    merge,
+    merge_details,
+    merge_part,
+    replaced,
+    shown,
+    text_in,
+)
+from isthmus.errors import ProtocolError
+from isthmus.models.events import Event, Native, Note, NoteCode, Reasoning, Text, framed
+from isthmus.models.jsontext import dumps
+from isthmus.wire.frame import Frame
+
+DIALECT = "openai-chat"
+
+# Parts of a choice that are read elsewhere, or that repeat the delta token by token.
+_CHOICE_READ = frozenset(("index", "delta", "message", "finish_reason", "text", "error"))
+# Padding, and labels that belong to one chunk.
+_CHATTER = frozenset(("index", "token_id", "padding", "obfuscation"))
+_CONTINUED = frozenset(("logprobs", "token_ids"))
+_REASONED = ("thinking", "reasoning")
+
+
+class Body(NamedTuple):
+    """A choice, rendered: its message as it must be sent back, and whether the neutral form would lose something."""
+
+    message: dict[str, Any]
+    plain: bool
+
+
+class Choice:
+    """Collects one choice; a whole message is read by the same methods as a delta."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.reason: str | None = None
+        self.calls = Calls(DIALECT)
+        self.content: list[Any] = []
+        self.notes: list[Note] = []
+        self.held: list[Event] = []
+        self._refusals: list[str] = []
+        self._role = "assistant"
+        self._fields: dict[str, Any] = {}
+        self._around: dict[str, Any] = {}
+        self._snapshot: Mapping[str, Any] | None = None
+        self._frame = Frame(b"")
+        self._whole = False
+        self._reasoned = False
+        self._out: list[Event] = []
+
+    @property
+    def refused(self) -> bool:
+        """Whether the model refused in so many words."""
+        return bool(self._refusals)
+
+    @property
+    def has_text(self) -> bool:
+        """Whether any text was said, a refusal included."""
+        return self.refused or bool(self.said)
+
+    @property
+    def said(self) -> str:
+        """The text, without a refusal's."""
+        return "".join([item if isinstance(item, str) else _part_text(item) for item in self.content])
+
+    def read(self, choice: Mapping[str, Any], frame: Frame, *, whole: bool) -> list[Event]:
+        """The events in one entry of `choices`.
+
+        Raises:
+            ProtocolError: a field that matters has a form that makes no sense.
+        """
+        self._frame, self._out = frame, []
+        reason = choice.get("finish_reason")
+        if reason and isinstance(reason, str):
+            self.reason = reason
+        for key, value in choice.items():
+            if key not in _CHOICE_READ and value is not None and not hollow(value):
+                join = merge if key in _CONTINUED else replaced
+                self._around[key] = join(self._around.get(key), value)
+        body, is_message = self._body(choice, whole)
+        if body is not None:
+            self._read_body(body, whole=is_message)
+        return self._out
+
+    def _body(self, choice: Mapping[str, Any], whole: bool) -> tuple[Mapping[str, Any] | None, bool]:
+        """The delta or the message, whichever speaks, and whether it is a message.
+
+        Some servers send both: a stream's deltas then come with the message so far, a whole reply with an empty delta.
+        """
+        delta, message = choice.get("delta"), choice.get("message")
+        if whole and (_says(message) or not _says(delta)):
+            delta = None
+        if isinstance(delta, dict):
+            self._snapshot = message if isinstance(message, Mapping) else self._snapshot
+            return delta, False
+        if not isinstance(message, Mapping):
+            return None, False
+        if self.reason and not whole and self.content:
+            return self._rest(message), True
+        return message, True
+
+    def _rest(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """What a closing message says beyond the deltas before it."""
+        so_far = {"content": self.said, "refusal": "".join(self._refusals), **joined(self._fields)}
+        rest = dict(message)
+        for key, value in message.items():
+            old = so_far.get(key)
+            if isinstance(value, str) and isinstance(old, str) and value.startswith(old):
+                rest[key] = value[len(old) :]
+            elif value == old:
+                del rest[key]
+        return rest
+
+    def _read_body(self, body: Mapping[str, Any], *, whole: bool) -> None:
+        self._whole, self._reasoned = whole, False
+        fields = self._FIELDS
+        if whole:
+            # A refusal's words come after the content's, however the members are ordered.
+            body = {key: body[key] for key in sorted(body, key="refusal".__eq__)}
+        for key, value in body.items():
+            if value is not None:
+                handle = fields.get(key)
+                if handle is None:
+                    self._other(key, value)
+                else:
+                    handle(self, key, value)
+
+    def _skip(self, key: str, value: Any) -> None:
+        pass
+
+    def _role_of(self, key: str, value: Any) -> None:
+        self._role = value if isinstance(value, str) and value else self._role
+
+    def _content_of(self, key: str, value: Any) -> None:
+        if isinstance(value, str):
+            self._say(value)
+        elif isinstance(value, list):
+            for part in value:
+                self._part(part)
+        else:
+            self.notes.append(
+                Note(NoteCode.UNKNOWN_CONTENT, f"content came as {type(value).__name__}; its JSON is the text")
+            )
+            self._say(dumps(value).decode())
+
+    def _say(self, text: str) -> None:
+        if text:
+            self.content.append(text)
+            self._emit(Text(text))
+
+    def _part(self, part: Any) -> None:
+        if isinstance(part, str):
+            self._say(part)
+        elif not isinstance(part, dict):
+            raise ProtocolError(f"content: a part must be an object, not {shown(part)}")
+        elif set(part) == {"type", "text"} and part["type"] == "text" and isinstance(part["text"], str):
+            self._say(part["text"])
+        elif part.get("type") == "refusal":
+            self._refusal("refusal", part.get("refusal"))
+        else:
+            self._odd_part(part)
+
+    def _odd_part(self, part: dict[str, Any]) -> None:
+        text = text_in(part)
+        if part.get("type") in _REASONED:
+            if text or part.get("signature"):
+                self._emit(Reasoning(text, signature=_word(part.get("signature"))))
+        elif part.get("type") == "text" and text:
+            self._emit(Text(text))
+        if self._whole:
+            self.content.append(part)
+        else:
+            merge_part(self.content, part)
+
+    def _refusal(self, key: str, value: Any) -> None:
+        if isinstance(value, str) and value:
+            self._refusals.append(value)
+            self._emit(Text(value))
+
+    def _tool_calls(self, key: str, value: Any) -> None:
+        whole = self._whole and not (self.reason and self.content and self.calls)
+        for item in value if isinstance(value, list) else [value]:
+            preview = self.calls.add(item, self._frame, whole=whole)
+            if preview is not None:
+                self._out.append(preview)
+
+    def _function_call(self, key: str, value: Any) -> None:
+        if not hollow(value):
+            preview = self.calls.add({"index": key, "function": value}, self._frame, whole=self._whole)
+            if preview is not None:
+                self._out.append(preview)
+
+    def _reasoning(self, key: str, value: Any) -> None:
+        self._reason(text_in(value))
+        self._fields[key] = merge(self._fields.get(key), value)
+
+    def _reason(self, text: str) -> None:
+        """Say the reasoning once, however many fields of one delta repeat it."""
+        if text and not self._reasoned:
+            self._reasoned = True
+            self._emit(Reasoning(text))
+
+    def _details(self, key: str, value: Any) -> None:
+        if not isinstance(value, list):
+            self._reasoning(key, value)
+            return
+        self._reason(text_in(value))
+        for item in value:
+            if isinstance(item, Mapping) and (item.get("signature") or item.get("data")):
+                self._emit(Reasoning("", None, _word(item.get("signature")), _word(item.get("data"))))
+        if self._whole:
+            self._fields[key] = value
+        else:
+            merge_details(self._fields.setdefault(key, []), value)
+
+    def _other(self, key: str, value: Any) -> None:
+        self._fields[key] = merge(self._fields.get(key), value, key=key)
+
+    def _emit(self, event: Event) -> None:
+        self._out.append(framed(event, self._frame))
+
+    _FIELDS: ClassVar[dict[str, Callable[[Choice, str, Any], None]]] = {
+        "role": _role_of,
+        "content": _content_of,
+        "refusal": _refusal,
+        "tool_calls": _tool_calls,
+        "function_call": _function_call,
+        "reasoning_content": _reasoning,
+        "reasoning": _reasoning,
+        "reasoning_details": _details,
+        "thinking": _reasoning,
+        **dict.fromkeys(_CHATTER, _skip),
+    }
+
+    def finish(self) -> list[Event]:
+        """What is still to be said at the end: a message that came beside deltas which said nothing."""
+        self._out = []
+        silent = not (self.content or self._refusals or self.calls or any(map(joined, self._fields.values())))
+        if silent and self._snapshot is not None:
+            self._read_body(self._snapshot, whole=True)
+        return self._out
+
+    def body(self, settled: Settled) -> Body:
+        """The message of this choice, unknown fields and all."""
+        parts = any(not isinstance(item, str) for item in self.content)
+        content: Any = _grouped(self.content) if parts else "".join(self.content) or None
+        message: dict[str, Any] = {"role": self._role, "content": content}
+        if self._refusals:
+            message["refusal"] = "".join(self._refusals)
+        if settled.wire:
+            message["tool_calls"] = settled.wire
+        fields = {key: value for key, value in joined(self._fields).items() if not hollow(value)}
+        message.update(fields)
+        audio = message.get("audio")
+        if isinstance(audio, Mapping) and audio.get("id"):
+            message["audio"] = {"id": audio["id"]}
+        plain = settled.plain and not parts and not fields and not self._refusals and self._role == "assistant"
+        return Body(message, plain)
+
+    def natives(self) -> list[Native]:
+        """What came beside the message and is worth keeping, by name."""
+        held = {key: joined(value) for key, value in self._around.items()}
+        audio = joined(self._fields.get("audio"))
+        if isinstance(audio, Mapping) and not hollow(audio):
+            held["audio"] = audio
+        return [Native(DIALECT, key, held[key]) for key in sorted(held)]
+
+    def rendered(self, settled: Settled) -> dict[str, Any]:
+        """The whole choice, for one that is not the reply."""
+        around = {key: joined(value) for key, value in self._around.items()}
+        return {"index": self.index, "message": self.body(settled).message, "finish_reason": self.reason, **around}
+
+
+def _says(body: Any) -> bool:
+    return isinstance(body, Mapping) and any(key != "role" and not hollow(value) for key, value in body.items())
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _part_text(part: Any) -> str:
+    return text_in(part) if isinstance(part, Mapping) and part.get("type") == "text" else ""
+
+
+def _grouped(content: list[Any]) -> list[Any]:
+    """Content parts, with the texts between them as text parts."""
+    parts: list[Any] = []
+    for item in content:
+        last = parts[-1] if parts else None
+        if not isinstance(item, str):
+            parts.append(joined(item))
+        elif isinstance(last, dict) and set(last) == {"type", "text"}:
+            last["text"] += item
+        else:
+            parts.append({"type": "text", "text": item})
+    return parts

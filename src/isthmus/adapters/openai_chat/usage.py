@@ -1,0 +1,101 @@
+"""Token counts in this dialect's many spellings, as disjoint buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from isthmus.adapters.openai_chat.merge import plain, replaced
+from isthmus.models.events import Note, NoteCode, Usage
+
+# Where servers put each count; first one that is there wins. Source: recorded replies of 25 servers, 2024-2026.
+_READ = (("prompt_tokens_details", "cached_tokens"), ("prompt_cache_hit_tokens",), ("cache_read_input_tokens",))
+_READ_ALSO = (("num_cached_tokens",), ("cached_tokens",))
+_WRITE = (("prompt_tokens_details", "cache_write_tokens"), ("cache_creation_input_tokens",))
+_WRITE_1H = (("cache_creation", "ephemeral_1h_input_tokens"),)
+_REASONING = (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",))
+_PROMPT = (("prompt_tokens",), ("input_tokens",))
+_OUTPUT = (("completion_tokens",), ("output_tokens",))
+
+
+def merge_usage(old: dict[str, Any] | None, new: Any) -> dict[str, Any] | None:
+    """The usage object after a further one: later counts replace earlier ones, null says nothing (F04)."""
+    if not isinstance(new, dict):
+        return old
+    merged = dict(old or {})
+    for name, value in new.items():
+        held = replaced(merged.get(name), value)
+        merged[name] = held
+    return merged
+
+
+def _count(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def _find(raw: Mapping[str, Any], places: tuple[tuple[str, ...], ...]) -> int | None:
+    for place in places:
+        value: Any = raw
+        for name in place:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        count = _count(value)
+        if count is not None:
+            return count
+    return None
+
+
+def read_usage(held: dict[str, Any] | None) -> tuple[Usage | None, list[Note]]:
+    """The counts of a reply, and what was odd about them.
+
+    Cached tokens are part of the prompt's, reasoning tokens part of the output's; where the total shows that a server
+    counts reasoning apart it is added to the output. Counts that contradict each other are clamped, and noted.
+    """
+    raw = plain(held) if held else None
+    if not isinstance(raw, dict):
+        return None, []
+    notes: list[Note] = []
+    prompt, output = _find(raw, _PROMPT), _find(raw, _OUTPUT)
+    read, write = _find(raw, _READ + _READ_ALSO), _find(raw, _WRITE)
+    if prompt is None and output is None and read is None:
+        return None, []
+    if prompt is not None and (read or 0) + (write or 0) > prompt:
+        notes.append(_odd(f"{read or 0} cached and {write or 0} written of {prompt} prompt tokens"))
+        read = None if read is None else min(read, prompt)
+        write = None if write is None else min(write, prompt - (read or 0))
+    reasoning, output = _output(raw, prompt, output, notes)
+    usage = Usage(
+        input_tokens=None if prompt is None else prompt - (read or 0) - (write or 0),
+        output_tokens=output,
+        cache_read_tokens=read,
+        cache_write_tokens=write,
+        cache_write_1h_tokens=None if not write else _find(raw, _WRITE_1H),
+        reasoning_tokens=reasoning,
+        raw=raw,
+    )
+    return usage, notes
+
+
+def _output(
+    raw: Mapping[str, Any], prompt: int | None, output: int | None, notes: list[Note]
+) -> tuple[int | None, int | None]:
+    """Reasoning and output tokens, the first part of the second."""
+    reasoning, total = _find(raw, _REASONING), _count(raw.get("total_tokens"))
+    if output is None or prompt is None:
+        return reasoning, output
+    apart = total is not None and reasoning and total == prompt + output + reasoning
+    if reasoning and (apart or (total is None and reasoning > output)):
+        return reasoning, output + reasoning
+    if total is not None and total != prompt + output:
+        notes.append(_odd(f"{total} tokens in all, but {prompt} prompt and {output} completion tokens"))
+    if reasoning is not None and reasoning > output:
+        notes.append(_odd(f"{reasoning} reasoning tokens of {output} completion tokens"))
+        reasoning = output
+    return reasoning, output
+
+
+def _odd(detail: str) -> Note:
+    return Note(NoteCode.USAGE_INCONSISTENT, detail)
