@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from importlib.resources import files
 from importlib.util import find_spec
@@ -93,6 +94,11 @@ class LocalAdapter(WireAdapter):
             thinking_disable=False,
             cache_markers=False,
         )
+
+    def diagnose(self) -> Iterator[str]:
+        """One line on where the weights are, without fetching them."""
+        found = self._settings.weights.found()
+        yield f"weights of {self.model}: {found or 'not here yet: the first call fetches them'}"
 
     async def start(self) -> str:
         """Start the server if it doesn't run yet, and return its base URL.
