@@ -17,7 +17,7 @@ from isthmus.models.events import StepResult
 @click.option("--split", type=click.IntRange(min=1), metavar="N", help="Hand the body over in pieces of N bytes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
 @click.pass_context
-def replay(ctx: click.Context, path: Path, adapter: str | None, split: int | None, as_json: bool) -> None:
+def replay(ctx: click.Context, path: Path, *, adapter: str | None, split: int | None, as_json: bool) -> None:
     """Decode the recording in the folder PATH; the exit status is 1 where the result is an error."""
     result = conformance.replay(path, adapter=adapter, split=split)
     if as_json:

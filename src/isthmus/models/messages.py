@@ -87,7 +87,7 @@ def assistant_message(step: StepResult) -> dict[str, Any]:
     return message
 
 
-def tool_message(call_id: str, content: str, name: str | None = None) -> dict[str, Any]:
+def tool_message(call_id: str, content: str, *, name: str | None = None) -> dict[str, Any]:
     """The history entry of a tool's result."""
     message = {"role": "tool", "tool_call_id": call_id, "content": content}
     return message if name is None else {**message, "name": name}

@@ -63,7 +63,7 @@ class HttpTransport:
         self._targets: dict[str, _Target] = {}
         self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
 
-    def open(self, url: str, call: WireCall, headers: Mapping[str, str]) -> _Exchange:
+    def open(self, url: str, call: WireCall, *, headers: Mapping[str, str]) -> _Exchange:
         """Send the call; see `isthmus.adapters.codec.Transport`."""
         return _Exchange(self, url, call, headers)
 

@@ -39,7 +39,7 @@ class RecordingTransport:
         sizes = () if split else meta.get("chunk_sizes", ())
         self._chunks = _cut(self._body, sizes, split)
 
-    def open(self, url: str, call: WireCall, headers: Mapping[str, str]) -> _Played:
+    def open(self, url: str, call: WireCall, *, headers: Mapping[str, str]) -> _Played:
         """The recorded reply; see `isthmus.adapters.codec.Transport`."""
         return _Played(self._status, self._headers, self._chunks)
 

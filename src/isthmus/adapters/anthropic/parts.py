@@ -41,7 +41,7 @@ def is_own(kind: str) -> bool:
     return kind in _OWN or kind.endswith(("_tool_use", "_tool_result"))
 
 
-def blocks_of(content: Any, place: str, notes: list[Note]) -> list[dict[str, Any]]:
+def blocks_of(content: Any, place: str, *, notes: list[Note]) -> list[dict[str, Any]]:
     """The content blocks of a message's content: a string, a list of parts, or None.
 
     Args:

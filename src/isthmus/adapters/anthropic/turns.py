@@ -78,15 +78,15 @@ class Transcript:
         content = message.get("content")
         if isinstance(content, list | tuple) and any(_is_own_block(part) for part in content):
             # What is no text has no place in the system text: models that know such a block take it where it stands.
-            self.turns.append({"role": "system", "content": blocks_of(content, place, self.notes)})
+            self.turns.append({"role": "system", "content": blocks_of(content, place, notes=self.notes)})
             return
-        blocks = blocks_of(content, place, self.notes)
+        blocks = blocks_of(content, place, notes=self.notes)
         if blocks and self.turns:
             self._note(f"{place}: a {message['role']} message inside the conversation was lifted into the system text")
         self.system += blocks
 
     def _user(self, message: Mapping[str, Any], place: str) -> None:
-        blocks = blocks_of(message.get("content"), place, self.notes)
+        blocks = blocks_of(message.get("content"), place, notes=self.notes)
         for block in blocks:
             if block["type"] == "tool_result" and isinstance(block.get("tool_use_id"), str):
                 block["tool_use_id"] = self._ids.get(block["tool_use_id"], block["tool_use_id"])
@@ -108,7 +108,7 @@ class Transcript:
             elif content:
                 self._note(f"{place}: a blank result was sent as an empty one")
         elif content is not None:
-            result["content"] = blocks_of(content, place, self.notes)
+            result["content"] = blocks_of(content, place, notes=self.notes)
         if message.get("is_error"):
             result["is_error"] = True
         self._say("user", [result], place)
@@ -128,7 +128,7 @@ class Transcript:
         self._say("assistant", blocks, place)
 
     def _projection(self, message: Mapping[str, Any], place: str) -> list[Any]:
-        blocks: list[Any] = blocks_of(message.get("content") or message.get("refusal"), place, self.notes)
+        blocks: list[Any] = blocks_of(message.get("content") or message.get("refusal"), place, notes=self.notes)
         calls = [block for block in blocks if block["type"] == "tool_use"]
         self._begin_calls()
         for block in calls:
