@@ -434,12 +434,12 @@ PROGRAM = textwrap.dedent(
         async with LoopbackServer([stream(b"data: 1\\n\\n"), stream(b"data: 1\\n\\n"),
                                    stream(b"data: 2\\n\\n", HOLD, last=False)]) as server:
             for _ in range(2):
-                async with transport.open(server.url, WireCall(path="/"), {{}}) as reply:
+                async with transport.open(server.url, WireCall(path="/"), headers={{}}) as reply:
                     assert [data async for data in reply.chunks()] == [b"data: 1\\n\\n"]
             assert server.connections == 1
 
             async def events():
-                async with transport.open(server.url, WireCall(path="/"), {{}}) as reply:
+                async with transport.open(server.url, WireCall(path="/"), headers={{}}) as reply:
                     async for data in reply.chunks():
                         yield data
 
