@@ -191,3 +191,12 @@ def test_f02_an_id_that_changes_with_every_fragment_is_noted_once() -> None:
     reply = streamed(*frames, chunk({}, "tool_calls"))
     assert [(call.call_id, call.input) for call in reply.calls] == [("i0", {"a": 1})]
     assert [note.code for note in reply.notes].count("call-id-changed") == 1
+
+
+def test_f01_an_error_in_a_list_is_the_error_that_it_holds() -> None:
+    """F01, F18: `[{"error": …}]` with a success status is classified by what it says."""
+    body = [{"error": {"code": 429, "message": "slow", "status": "RESOURCE_EXHAUSTED"}}]
+    for read in (lambda: whole(body), lambda: streamed(body)):
+        with pytest.raises(TierError, match="slow") as caught:
+            read()
+        assert (caught.value.error_class, caught.value.status) == ("transient", 429)

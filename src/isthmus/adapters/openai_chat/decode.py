@@ -154,6 +154,8 @@ class ChatDecoder:
     def _take(self, frame: Frame, value: Any) -> list[Event]:
         if frame.event == "error":
             raise _classified(value)
+        if isinstance(value, list) and value and isinstance(value[0], dict) and _has_error(value[0]):
+            raise _classified(value[0])
         if not isinstance(value, dict):
             raise _malformed(f"a JSON {type(value).__name__} where an object should be", frame.data)
         if value.get("usage") is not None:

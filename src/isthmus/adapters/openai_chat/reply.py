@@ -194,7 +194,7 @@ class Choice:
 
     def _odd_part(self, part: dict[str, Any]) -> None:
         text = text_in(part)
-        if part.get("type") in REASONED:
+        if str(part.get("type")) in REASONED:
             signature = signature_of(part)
             if text or signature:
                 self._emit(Reasoning(text, signature=signature))
