@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from isthmus.errors import CredentialsError
@@ -66,6 +67,7 @@ class KeySource:
         self.api_key = Secret(self.api_key) if self.api_key else None
         self.configured = Secret(self.configured) if self.configured else None
         self._seen: dict[str, None] = {}
+        self._made: tuple[str, Mapping[str, str]] = ("", {})
         for key in (self.api_key, self.configured):
             if key:
                 self._seen[key] = None
@@ -96,10 +98,15 @@ class KeySource:
             if self.required:
                 raise CredentialsError(f"no API key: {origin}")
             return self.scheme.extra
+        made_for, headers = self._made
+        if key == made_for:
+            return headers
         if not key.isascii() or not key.isprintable() or " " in key:
             raise CredentialsError(f"the API key from {origin} holds characters that no header can carry")
         self._seen[key] = None
-        return {**self.scheme.extra, self.scheme.header: Secret(self.scheme.prefix + key)}
+        headers = {**self.scheme.extra, self.scheme.header: Secret(self.scheme.prefix + key)}
+        self._made = (key, MappingProxyType(headers))
+        return headers
 
     async def _find(self, refresh: bool) -> tuple[Secret | None, str]:
         """The key and where it comes from, or None and what would supply one."""
