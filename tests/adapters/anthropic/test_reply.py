@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.errors import ProtocolError
 from isthmus.models.events import CallDelta, Native, Reasoning
 from isthmus.models.messages import assistant_message
 from isthmus.wire.frame import Frame
@@ -457,3 +458,11 @@ def test_f14_a_server_tools_call_that_a_limit_cut_is_not_sent_back():
     assert [block["type"] for block in content] == ["thinking"]
     assert "server_tool_use" in [native.event_type for native in step.native]
     assert (step.finish, "call-cut" in codes(step)) == ("length", True)
+
+
+def test_f01_a_block_that_cannot_be_put_together_is_a_breach_of_protocol():
+    """F01: citations of a form that has no pieces fail as a classified error, never as another exception."""
+    broken = start(0, {"type": "text", "text": "", "citations": {"a": 1}})
+    cited = delta(0, "citations_delta", citation={"type": "char_location"})
+    with pytest.raises(ProtocolError):
+        result(head(), broken, cited, stop(0), *tail())
