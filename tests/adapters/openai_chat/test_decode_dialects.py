@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def streamed(*chunks: object) -> StepResult:
     return step([sse(*chunks)])
 
 
-def sent_back(reply: StepResult) -> object:
+def sent_back(reply: StepResult) -> Any:
     """The message that the next request holds in this reply's place."""
     return json.loads(assistant_message(reply)["_isthmus"]["native"]["json"])
 
@@ -200,3 +201,40 @@ def test_f01_an_error_in_a_list_is_the_error_that_it_holds() -> None:
         with pytest.raises(TierError, match="slow") as caught:
             read()
         assert (caught.value.error_class, caught.value.status) == ("transient", 429)
+
+
+def test_f04_usage_inside_a_choice_counts() -> None:
+    """F04: a server that puts the usage into its last choice has its tokens read, and no block is made of them."""
+    last = chunk({}, "stop")
+    last["choices"][0]["usage"] = {"prompt_tokens": 19, "completion_tokens": 13, "total_tokens": 32}
+    reply = streamed(chunk({"content": "Hi"}), last)
+    assert reply.usage is not None
+    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.native) == (19, 13, ())
+
+
+def test_f03_f16_thinking_blocks_in_pieces_are_one_signed_block() -> None:
+    """F03, F16: a gateway's `thinking_blocks` that come piece by piece go back whole and signed, said once."""
+
+    def piece(text: str, signature: str | None = None) -> dict[str, object]:
+        block = {"type": "thinking", "thinking": text, "signature": signature}
+        return {"reasoning_content": text, "thinking_blocks": [block]}
+
+    sealed = {"thinking_blocks": [{"type": "redacted_thinking", "data": "D"}]}
+    deltas = [piece("Th"), piece("ink"), piece("", "SIG"), sealed, {"content": "Hi"}]
+    reply = streamed(*map(chunk, deltas), chunk({}, "stop"))
+    assert sent_back(reply)["thinking_blocks"] == [
+        {"type": "thinking", "thinking": "Think", "signature": "SIG"},
+        {"type": "redacted_thinking", "data": "D"},
+    ]
+    assert (reply.reasoning, reply.text) == ("Think", "Hi")
+
+
+def test_f03_a_thought_signature_that_is_repeated_is_not_made_longer() -> None:
+    """F03: the signature of a call that stands in each of its fragments goes back as it is."""
+    extra = {"extra_content": {"google": {"thought_signature": "SIG"}}}
+    reply = streamed(
+        chunk({"tool_calls": [{**tc(0, "a", "f", '{"a"'), **extra}]}),
+        chunk({"tool_calls": [{**tc(0, "a", ABSENT, ":1}"), **extra}]}),
+        chunk({}, "tool_calls"),
+    )
+    assert sent_back(reply)["tool_calls"][0]["extra_content"] == extra["extra_content"]

@@ -251,6 +251,8 @@ class ChatDecoder:
             reason = choice.get("finish_reason")
             if isinstance(reason, str) and reason.lower() in _FAILED:
                 raise Failure(f"the reply ended with {reason!r}").classified(status=_FAILED[reason.lower()])
+            if choice.get("usage") is not None:
+                self._usage = merge_usage(self._usage, choice["usage"])
             index = choice.get("index")
             index = index if isinstance(index, int) else 0 if shared else at
             if index == 0:

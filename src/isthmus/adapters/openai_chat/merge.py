@@ -12,7 +12,10 @@ from isthmus.models.jsontext import dumps, loads
 
 # Strings that name something: a later one stands in the place of an earlier one instead of continuing it.
 _LABELS = frozenset(
-    ("type", "id", "index", "format", "provider", "signature", "name", "channel", "role", "url", "title", "status")
+    (
+        *("type", "id", "index", "format", "provider", "signature", "thought_signature"),
+        *("name", "channel", "role", "url", "title", "status"),
+    )
 )
 
 

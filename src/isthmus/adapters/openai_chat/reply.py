@@ -26,7 +26,7 @@ from isthmus.wire.frame import Frame
 DIALECT = "openai-chat"
 
 # Parts of a choice that are read elsewhere, or that repeat the delta token by token.
-_CHOICE_READ = frozenset(("index", "delta", "message", "finish_reason", "text", "error"))
+_CHOICE_READ = frozenset(("index", "delta", "message", "finish_reason", "text", "error", "usage"))
 # Padding, and labels that belong to one chunk.
 _CHATTER = frozenset(("index", "token_id", "padding", "obfuscation"))
 # What servers say of their own work rather than of the reply: it is noted, and no block that must survive.
@@ -37,7 +37,7 @@ DIAGNOSTICS = frozenset(
     )
 )
 _CONTINUED = frozenset(("logprobs", "token_ids"))
-_REASONINGS = frozenset(("reasoning_content", "reasoning", "reasoning_details", "thinking"))
+_REASONINGS = frozenset(("reasoning_content", "reasoning", "reasoning_details", "thinking", "thinking_blocks"))
 
 
 class Choice:
@@ -254,6 +254,7 @@ class Choice:
         "reasoning_content": _reasoning,
         "reasoning": _reasoning,
         "reasoning_details": _details,
+        "thinking_blocks": _details,
         "thinking": _reasoning,
         **dict.fromkeys(_CHATTER, _skip),
     }
