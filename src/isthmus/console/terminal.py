@@ -20,8 +20,12 @@ def interactive() -> bool:
 
 
 def write(text: str) -> None:
-    """Put a piece of a reply on stdout at once."""
-    sys.stdout.write(text)
+    """Put a piece of a reply on stdout at once; what its encoding lacks, such as half a pair, is shown escaped."""
+    try:
+        sys.stdout.write(text)
+    except UnicodeEncodeError:
+        encoding = sys.stdout.encoding
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
     sys.stdout.flush()
 
 
