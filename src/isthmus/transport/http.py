@@ -18,6 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from isthmus.errors import ConfigError, InvalidRequestError, ProtocolError, TierError, TransientError, UnavailableError
 from isthmus.models.contract import Timeouts
+from isthmus.secret import Address
 from isthmus.wire.call import Ended, WireCall
 
 if TYPE_CHECKING:
@@ -86,10 +87,10 @@ class HttpTransport:
     def _proxy(self, parts: SplitResult) -> str | None:
         if not self._trust_env:
             return None
-        place = (parts.scheme, parts.netloc)
+        place = (parts.scheme, parts.netloc.rpartition("@")[2])
         if place not in self._proxies:
             proxy = getproxies().get(parts.scheme)
-            self._proxies[place] = None if not proxy or proxy_bypass(parts.hostname or "") else proxy
+            self._proxies[place] = None if not proxy or proxy_bypass(parts.hostname or "") else Address(proxy)
         return self._proxies[place]
 
 
@@ -164,11 +165,12 @@ class _Exchange:
         self._closed: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> HttpReply:
-        call, parts = self._call, _parts(self._url)
+        call, proxy = self._call, self._transport._proxy(_parts(self._url))
         session = await self._transport._session()
         import aiohttp
         from yarl import URL
 
+        failure: TierError | None = None
         try:
             response = self._response = await session.request(
                 call.method,
@@ -176,11 +178,14 @@ class _Exchange:
                 data=call.body or None,
                 headers=_merged(call, self._headers),
                 allow_redirects=False,
-                proxy=self._transport._proxy(parts),
+                proxy=proxy,
             )
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            # The client's frames hold the headers, keys included.
-            raise _failure(error, parts) from error.with_traceback(None)
+            # The client's errors and frames hold headers and proxies, keys included: nothing of them goes on.
+            failure = _failure(error, _parts(self._url))
+            failure.__cause__ = _bare(error)
+        if failure is not None:
+            raise failure
         protocol = response.connection.protocol if response.connection is not None else None
         closed = self._closed = protocol.closed if protocol is not None else None
         if closed is not None:
@@ -291,17 +296,18 @@ class HttpReply:
 
 
 def _parts(url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
-    except ValueError:
-        usable = False
-    if not usable:
-        shown = url.split("?")[0].rsplit("@")[-1]
+    if not _usable(url):
         raise InvalidRequestError(
-            f"{shown!r} cannot be called: base_url must be http:// or https://, a host, and a path"
+            f"{Address(url)!r} cannot be called: base_url must be http:// or https://, a host, and a path"
         )
-    return parts
+    return urlsplit(url)
+
+
+def _usable(url: str) -> bool:
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    return False
 
 
 def _merged(call: WireCall, headers: Mapping[str, str]) -> dict[str, str]:
@@ -339,6 +345,15 @@ def _ssl_context(
     return context
 
 
+def _bare(error: Exception) -> OSError | None:
+    """The system's own error behind the client's, without anything of the client."""
+    cause = getattr(error, "os_error", error)
+    if type(cause).__module__ not in ("builtins", "socket", "ssl") or not isinstance(cause, OSError):
+        return None
+    cause.__cause__ = cause.__context__ = None
+    return cause.with_traceback(None)
+
+
 def _failure(error: Exception, parts: SplitResult) -> TierError:
     """The classified form of a failure to get the head of a reply; names the host and never a header."""
     import aiohttp
@@ -357,5 +372,7 @@ def _failure(error: Exception, parts: SplitResult) -> TierError:
     if isinstance(error, ValueError):
         return InvalidRequestError(f"{with_port}: the URL or a header cannot be sent: {type(error).__name__}")
     if isinstance(error, aiohttp.ClientResponseError):
-        return ProtocolError(f"{with_port}: the reply is not HTTP: {error.message}")
+        # Its further lines quote what the peer sent.
+        said = error.message.partition("\n")[0].rstrip(":")
+        return ProtocolError(f"{with_port}: the reply is not HTTP: {said}")
     return TransientError(f"{with_port}: connection lost before a reply: {type(error).__name__}")
