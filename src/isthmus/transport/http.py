@@ -9,10 +9,12 @@ import ssl
 import weakref
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -23,6 +25,7 @@ from isthmus.wire.call import Ended, WireCall
 
 if TYPE_CHECKING:
     import aiohttp
+    from yarl import URL
 
 _SETTLE_BYTES = 65_536
 _SETTLE_SECONDS = 0.05
@@ -130,7 +133,7 @@ async def _keep(
     import aiohttp
 
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=tls),
+        connector=_connector_class()(limit=0, ssl=tls),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"isthmus/{_version()}"},
         timeout=aiohttp.ClientTimeout(total=None, connect=connect, sock_connect=connect, sock_read=None),
@@ -142,6 +145,44 @@ async def _keep(
         if transport is not None:
             transport._pools.pop(loop, None)
         await session.close()
+
+
+_on_a_used_connection: ContextVar[bool] = ContextVar("on_a_used_connection", default=False)
+
+
+@cache
+def _connector_class() -> type[aiohttp.TCPConnector]:
+    import aiohttp
+
+    class Connector(aiohttp.TCPConnector):
+        """Tells a caller whether the connection that it got has served before."""
+
+        async def connect(self, *args: Any, **kwargs: Any) -> aiohttp.connector.Connection:
+            connection = await super().connect(*args, **kwargs)
+            protocol: Any = connection.protocol
+            _on_a_used_connection.set(getattr(protocol, "has_served", False))
+            protocol.has_served = True
+            return connection
+
+    return Connector
+
+
+async def _request(session: aiohttp.ClientSession, method: str, url: URL, **options: Any) -> aiohttp.ClientResponse:
+    """Send a request, and at once again if its connection had served before and was closed without a byte of a reply.
+
+    A server may close an idle connection just as a request goes out on it: it has not taken that one up then.
+    """
+    import aiohttp
+
+    try:
+        return await session.request(method, url, **options)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        if not _on_a_used_connection.get() or isinstance(error, aiohttp.ClientConnectorError):
+            raise
+        # What had come of a reply is the message here.
+        if isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str):
+            raise
+    return await session.request(method, url, **options)
 
 
 def _version() -> str:
@@ -172,7 +213,8 @@ class _Exchange:
 
         failure: TierError | None = None
         try:
-            response = self._response = await session.request(
+            response = self._response = await _request(
+                session,
                 call.method,
                 URL(self._url, encoded=True),
                 data=call.body or None,
