@@ -15,12 +15,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 from urllib.request import getproxies, proxy_bypass
 
-from isthmus.errors import ConfigError, InvalidRequestError, ProtocolError, TierError, TransientError, UnavailableError
+from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError, UnavailableError
 from isthmus.models.contract import Timeouts
 from isthmus.secret import Address
+from isthmus.transport.tls import ssl_context
+from isthmus.transport.url import parts_of
 from isthmus.wire.call import Ended, WireCall
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class HttpTransport:
         trust_env: bool = True,
     ) -> None:
         self._connect = (timeouts or Timeouts()).connect
-        self._ssl = _ssl_context(verify, ca_bundle, client_cert)
+        self._ssl = ssl_context(verify, ca_bundle, client_cert)
         self._trust_env = trust_env
         self._proxies: dict[tuple[str, str], str | None] = {}
         self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
@@ -206,7 +208,7 @@ class _Exchange:
         self._closed: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> HttpReply:
-        call, proxy = self._call, self._transport._proxy(_parts(self._url))
+        call, proxy = self._call, self._transport._proxy(parts_of(self._url))
         session = await self._transport._session()
         import aiohttp
         from yarl import URL
@@ -224,7 +226,7 @@ class _Exchange:
             )
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # The client's errors and frames hold headers and proxies, keys included: nothing of them goes on.
-            failure = _failure(error, _parts(self._url))
+            failure = _failure(error, parts_of(self._url))
             failure.__cause__ = _bare(error)
         if failure is not None:
             raise failure
@@ -337,21 +339,6 @@ class HttpReply:
             alarm.cancel()
 
 
-def _parts(url: str) -> SplitResult:
-    if not _usable(url):
-        raise InvalidRequestError(
-            f"{Address(url)!r} cannot be called: base_url must be http:// or https://, a host, and a path"
-        )
-    return urlsplit(url)
-
-
-def _usable(url: str) -> bool:
-    with suppress(ValueError):
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    return False
-
-
 def _merged(call: WireCall, headers: Mapping[str, str]) -> dict[str, str]:
     """All headers of a request, by names in lower case: the caller's over the call's over the usual ones."""
     merged = {"accept": _ACCEPT.get(call.framing, "*/*") if call.stream else "application/json"}
@@ -360,31 +347,6 @@ def _merged(call: WireCall, headers: Mapping[str, str]) -> dict[str, str]:
     for given in (call.headers, headers):
         merged.update((name.lower(), value) for name, value in given.items())
     return merged
-
-
-def _ssl_context(
-    verify: bool, ca_bundle: str | Path | None, client_cert: str | Path | tuple[str | Path, str | Path] | None
-) -> ssl.SSLContext | bool:
-    """What the client takes for `ssl`: True for the defaults, or a context of its own."""
-    if verify and ca_bundle is None and client_cert is None:
-        return True
-    at = Path(ca_bundle) if ca_bundle is not None else None
-    try:
-        context = ssl.create_default_context(
-            cafile=str(at) if at is not None and not at.is_dir() else None,
-            capath=str(at) if at is not None and at.is_dir() else None,
-        )
-        if client_cert is not None:
-            files = client_cert if isinstance(client_cert, tuple) else (client_cert,)
-            context.load_cert_chain(*map(str, files))
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"a certificate file cannot be used: {error}; ca_bundle and client_cert take PEM files"
-        ) from error
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def _bare(error: Exception) -> OSError | None:
