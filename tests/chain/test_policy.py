@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from isthmus.chain.policy import (
     Aborted,
@@ -71,7 +72,7 @@ def test_content_commits() -> None:
 @pytest.mark.parametrize("phase", [Phase.ATTEMPT, Phase.COMMITTED])
 def test_a_finish_is_the_end(phase: Phase) -> None:
     """ATTEMPT or COMMITTED and a finish: DONE; without content the reply is called empty."""
-    state, effects = step(RULES, dataclasses.replace(TRYING, phase=phase), Ended("stop", 0.5))
+    state, effects = step(RULES, structs.replace(TRYING, phase=phase), Ended("stop", 0.5))
     assert (state.phase, _reports(effects)) == (Phase.DONE, ["attempt.finished", "chain.finished"])
     assert isinstance(effects[0], Report)
     assert effects[0].fields.get("empty", False) is (phase is Phase.ATTEMPT)
@@ -99,13 +100,13 @@ def test_a_failure_before_content_goes_by_its_class(kind: str, phase: Phase, the
 
 def test_retries_are_bounded() -> None:
     """ATTEMPT number 3 and a transient failure: the two retries are spent, so the next tier."""
-    assert step(RULES, dataclasses.replace(TRYING, attempt=2), _failed("transient"))[0].phase is Phase.BACKOFF
-    assert step(RULES, dataclasses.replace(TRYING, attempt=3), _failed("transient"))[0].phase is Phase.SELECT
+    assert step(RULES, structs.replace(TRYING, attempt=2), _failed("transient"))[0].phase is Phase.BACKOFF
+    assert step(RULES, structs.replace(TRYING, attempt=3), _failed("transient"))[0].phase is Phase.SELECT
 
 
 def test_the_wait_is_the_policys() -> None:
     """BACKOFF waits the drawn backoff, or the hint; the report says which."""
-    state, effects = step(RULES, dataclasses.replace(TRYING, attempt=2), _failed("transient"))
+    state, effects = step(RULES, structs.replace(TRYING, attempt=2), _failed("transient"))
     assert state.delay == 0.5
     hinted, told = step(RULES, TRYING, _failed("transient", retry_after=7.0))
     assert hinted.delay == 7.0
@@ -132,14 +133,14 @@ def test_a_wait_that_is_over_tries_the_same_tier() -> None:
 @pytest.mark.parametrize("kind", list(ErrorClass))
 def test_no_failure_after_content_is_tried_again(kind: str) -> None:
     """F05: COMMITTED and any failure: DONE, passed through."""
-    state, effects = step(RULES, dataclasses.replace(TRYING, phase=Phase.COMMITTED), _failed(kind))
+    state, effects = step(RULES, structs.replace(TRYING, phase=Phase.COMMITTED), _failed(kind))
     assert (state.phase, _next_of(effects)) == (Phase.DONE, "passthrough")
 
 
 @pytest.mark.parametrize("phase", [Phase.SELECT, Phase.ATTEMPT, Phase.BACKOFF, Phase.COMMITTED])
 def test_an_abort_ends_any_state(phase: Phase) -> None:
     """Any state that is not an end, and an abort: ABORTED, with a cancelled try only where one was under way."""
-    state, effects = step(RULES, dataclasses.replace(TRYING, phase=phase), Aborted())
+    state, effects = step(RULES, structs.replace(TRYING, phase=phase), Aborted())
     under_way = phase in (Phase.ATTEMPT, Phase.COMMITTED)
     assert (state.phase, _reports(effects)) == (Phase.ABORTED, ["attempt.cancelled"] * under_way + ["chain.aborted"])
 
@@ -152,7 +153,7 @@ def test_side_events_are_taken_back_once() -> None:
     gone, effects = step(RULES, TRYING, _failed("unavailable", shown=True))
     assert Forget not in map(type, effects)
     assert Forget(2) in step(RULES, gone, Go())[1]
-    last = dataclasses.replace(gone, todo=())
+    last = structs.replace(gone, todo=())
     assert Forget not in map(type, step(RULES, last, Go())[1])
 
 
@@ -160,7 +161,7 @@ def test_side_events_are_taken_back_once() -> None:
 def test_what_somebody_must_mend_is_loud(kind: str) -> None:
     """Credentials, protocol and unclassified failures are marked for the log, before and after content."""
     for phase in (Phase.ATTEMPT, Phase.COMMITTED):
-        _, effects = step(RULES, dataclasses.replace(TRYING, phase=phase), _failed(kind))
+        _, effects = step(RULES, structs.replace(TRYING, phase=phase), _failed(kind))
         assert isinstance(effects[0], Report)
         assert effects[0].loud is (kind in ("credentials", "protocol", "unclassified"))
 
@@ -170,4 +171,4 @@ def test_an_end_is_an_end(phase: Phase) -> None:
     """Nothing can happen after an end."""
     for event in (Go(), Content(0), Ended("stop", 0), _failed("transient"), Woke(), Aborted()):
         with pytest.raises(RuntimeError, match=f"cannot happen in {phase}"):
-            step(RULES, dataclasses.replace(TRYING, phase=phase), event)
+            step(RULES, structs.replace(TRYING, phase=phase), event)

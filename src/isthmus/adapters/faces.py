@@ -52,13 +52,16 @@ class Source:
         written: its own generating methods by name, as they stand in its body.
     """
 
-    __slots__ = ("_stream", "_whole", "owner", "written")
+    __slots__ = ("_bare", "_settled", "_stream", "_whole", "owner", "written")
 
     def __init__(self, owner: type, written: Mapping[str, Any]) -> None:
         self.owner = owner
         self.written = written
         self._stream = next((name for name in STREAMS if name in written), None)
         self._whole = next((name for name in WHOLES if name in written), None)
+        stream, generate = written.get("stream"), written.get("generate")
+        self._bare = inspect.isasyncgenfunction(stream) or hasattr(stream, "_isthmus_bare")
+        self._settled = hasattr(generate, "_isthmus_bare")
 
     @property
     def steps(self) -> bool:
@@ -69,7 +72,7 @@ class Source:
         """The bare events of one call: a stream from a stream, else from a whole reply."""
         if self._stream == "stream":
             method = self.written["stream"]
-            if inspect.isasyncgenfunction(method):
+            if self._bare:
                 return bound(method, adapter)(ctx)  # type: ignore[no-any-return]
             return _called(method, adapter, ctx)
         opened = {"stream_with_tools": self._chat_stream, "stream_response": self._model_stream, None: self._one_shot}
@@ -77,6 +80,8 @@ class Source:
 
     async def whole(self, adapter: Any, ctx: GenerateContext) -> StepResult:
         """The whole reply of one call: a whole reply from a whole reply, else from a stream."""
+        if self._settled:
+            return await bound(self.written["generate"], adapter)(ctx)  # type: ignore[no-any-return]
         asked = {"generate": self._generated, "chat": self._chatted, "get_response": self._responded}
         if self._whole is None:
             return await consume_stream(self.events(adapter, ctx))

@@ -101,7 +101,7 @@ def native_of(message: Mapping[str, Any], dialect: str) -> tuple[Native | None, 
         where something is left behind.
     """
     held = (message.get(RESERVED) or {}).get("native")
-    if not isinstance(held, Mapping):
+    if held is None or not isinstance(held, Mapping):
         return None, None
     if held.get("dialect") != dialect:
         return None, Note(NoteCode.NATIVE_DROPPED, f"a native form of {held.get('dialect')} was left out")

@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -70,6 +71,7 @@ class KeySource:
         self.configured = Secret(self.configured) if self.configured else None
         self.api_key_command = Secret(self.api_key_command) if self.api_key_command else None
         self.base_url = Address(self.base_url)
+        self._made: tuple[str, Mapping[str, str]] = ("", {})
         self._seen: dict[str, None] = dict.fromkeys(self.base_url.secrets())
         for name, value in self.scheme.extra.items():
             if isinstance(value, Secret) and names_secret(name):
@@ -84,7 +86,7 @@ class KeySource:
     def __getstate__(self) -> Any:
         if self.api_key or self.configured or self.api_key_command:
             raise TypeError("a key is never pickled: make the adapter anew where it is used")
-        return {**self.__dict__, "_seen": {}}
+        return {**self.__dict__, "_seen": {}, "_made": ("", {})}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> KeySource:
         # The copy asks the same command for the same key.
@@ -113,10 +115,15 @@ class KeySource:
             if self.required:
                 raise CredentialsError(f"no API key: {origin}")
             return self.scheme.extra
+        made_for, headers = self._made
+        if key == made_for:
+            return headers
         if not key.isascii() or not key.isprintable() or " " in key:
             raise CredentialsError(f"the API key from {origin} holds characters that no header can carry")
         self._seen[key] = None
-        return {**self.scheme.extra, self.scheme.header: Secret(self.scheme.prefix + key)}
+        headers = {**self.scheme.extra, self.scheme.header: Secret(self.scheme.prefix + key)}
+        self._made = (key, MappingProxyType(headers))
+        return headers
 
     async def _find(self, refresh: bool) -> tuple[Secret | None, str]:
         """The key and where it comes from, or None and what would supply one."""

@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -21,8 +20,8 @@ from urllib.request import getproxies, proxy_bypass
 from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError, UnavailableError
 from isthmus.models.contract import Timeouts
 from isthmus.secret import Address
+from isthmus.transport.request import merged_headers, own_version, parts_of
 from isthmus.transport.tls import ssl_context
-from isthmus.transport.url import parts_of
 from isthmus.wire.call import Ended, WireCall
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 _SETTLE_BYTES = 65_536
 _SETTLE_SECONDS = 0.05
-_ACCEPT = {"sse": "text/event-stream", "ndjson": "application/x-ndjson"}
+_TARGETS_KEPT = 64
 _UNREACHABLE = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN})
 
 
@@ -64,7 +63,7 @@ class HttpTransport:
         self._connect = (timeouts or Timeouts()).connect
         self._ssl = ssl_context(verify, ca_bundle, client_cert)
         self._trust_env = trust_env
-        self._proxies: dict[tuple[str, str], str | None] = {}
+        self._targets: dict[str, _Target] = {}
         self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
 
     def open(self, url: str, call: WireCall, headers: Mapping[str, str]) -> _Exchange:
@@ -89,14 +88,32 @@ class HttpTransport:
             pool = self._pools[loop] = _Pool(loop, keeper, await anext(keeper))
         return pool.session
 
+    def _target(self, url: str) -> _Target:
+        target = self._targets.get(url)
+        if target is None:
+            from yarl import URL
+
+            proxy = self._proxy(parts_of(url))
+            target = _Target(URL(url, encoded=True), proxy)
+            if "@" in url or "?" in url:
+                return target
+            if len(self._targets) >= _TARGETS_KEPT:
+                self._targets.clear()
+            self._targets[url] = target
+        return target
+
     def _proxy(self, parts: SplitResult) -> str | None:
-        if not self._trust_env:
-            return None
-        place = (parts.scheme, parts.netloc.rpartition("@")[2])
-        if place not in self._proxies:
-            proxy = getproxies().get(parts.scheme)
-            self._proxies[place] = None if not proxy or proxy_bypass(parts.hostname or "") else Address(proxy)
-        return self._proxies[place]
+        proxy = getproxies().get(parts.scheme) if self._trust_env else None
+        return None if not proxy or proxy_bypass(parts.hostname or "") else Address(proxy)
+
+
+class _Target:
+    """An address in the client's form, and the proxy on the way there; either may hold a password, so neither shows."""
+
+    __slots__ = ("proxy", "url")
+
+    def __init__(self, url: URL, proxy: str | None) -> None:
+        self.url, self.proxy = url, proxy
 
 
 class _Pool:
@@ -137,7 +154,7 @@ async def _keep(
     session = aiohttp.ClientSession(
         connector=_connector_class()(limit=0, ssl=tls),
         cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": f"isthmus/{_version()}"},
+        headers={"User-Agent": f"isthmus/{own_version()}"},
         timeout=aiohttp.ClientTimeout(total=None, connect=connect, sock_connect=connect, sock_read=None),
     )
     try:
@@ -187,13 +204,6 @@ async def _request(session: aiohttp.ClientSession, method: str, url: URL, **opti
     return await session.request(method, url, **options)
 
 
-def _version() -> str:
-    try:
-        return version("isthmus")
-    except PackageNotFoundError:
-        return "source"
-
-
 class _Exchange:
     """One call and its reply, as a block; leaving it closes the connection, or has returned it to the pool."""
 
@@ -208,23 +218,23 @@ class _Exchange:
         self._closed: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> HttpReply:
-        call, proxy = self._call, self._transport._proxy(parts_of(self._url))
-        session = await self._transport._session()
-        import aiohttp
-        from yarl import URL
-
+        call, headers, transport = self._call, self._headers, self._transport
+        # A body may be large, and a reply take long.
+        del self._call, self._headers
+        target = transport._target(self._url)
+        session = await transport._session()
         failure: TierError | None = None
         try:
             response = self._response = await _request(
                 session,
                 call.method,
-                URL(self._url, encoded=True),
+                target.url,
                 data=call.body or None,
-                headers=_merged(call, self._headers),
+                headers=merged_headers(call, headers),
                 allow_redirects=False,
-                proxy=proxy,
+                proxy=target.proxy,
             )
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except _broken(ValueError) as error:
             # The client's errors and frames hold headers and proxies, keys included: nothing of them goes on.
             failure = _failure(error, parts_of(self._url))
             failure.__cause__ = _bare(error)
@@ -267,39 +277,50 @@ def _noticed(closed: asyncio.Future[None]) -> None:
 class HttpReply:
     """An open reply; see `isthmus.adapters.codec.Reply`."""
 
-    __slots__ = ("_response", "ended", "headers", "status")
+    __slots__ = ("_over", "_response", "ended", "headers", "status")
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self.status = response.status
         self.ended = Ended.BROKEN
+        self._over = False
         headers: dict[str, str] = {}
         for name, value in response.headers.items():
             name = name.lower()
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         self.headers: Mapping[str, str] = headers
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
+    def chunks(self) -> HttpReply:
         """The body as it arrives; see `ended` afterwards."""
-        import aiohttp
+        return self
 
-        content = self._response.content
-        readany = content.readany
-        while True:
-            try:
-                data = await readany()
-            except (aiohttp.ClientError, OSError):
-                break
+    def __aiter__(self) -> HttpReply:
+        return self
+
+    # No generator: one is dearer to begin, and each piece to hand on.
+    async def __anext__(self) -> bytes:
+        if self._over:
+            raise StopAsyncIteration
+        try:
+            data = await self._response.content.readany()
+        except _broken():
+            data = self._left()
+        else:
             if not data:
                 self.ended = self._framing()
-                return
-            yield data
-        # The client drops what had arrived before the connection broke, if nobody had read it yet.
+        if not data:
+            self._over = True
+            raise StopAsyncIteration
+        return data
+
+    def _left(self) -> bytes:
+        """What had arrived before the connection broke: the client drops it if nobody had read it yet."""
+        self._over = True
+        content = self._response.content
         content.set_exception(None)  # type: ignore[arg-type]
         data = content.read_nowait()
         self._response.close()
-        if data:
-            yield data
+        return data
 
     def _framing(self) -> Ended:
         chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
@@ -310,43 +331,34 @@ class HttpReply:
         """The rest of the body, or its first `limit` bytes."""
         pieces: list[bytes] = []
         size = 0
-        chunks = self.chunks()
-        try:
-            async for data in chunks:
-                pieces.append(data)
-                size += len(data)
-                if limit is not None and size >= limit:
-                    break
-        finally:
-            await chunks.aclose()
+        async for data in self:
+            pieces.append(data)
+            size += len(data)
+            if limit is not None and size >= limit:
+                break
         return b"".join(pieces)[:limit]
 
     async def settle(self) -> None:
         """Read at most 64 KiB more and for at most 50 ms, so that the connection can be used again."""
         if self._response.closed:
             return
-        import aiohttp
-
         content = self._response.content
         left = _SETTLE_BYTES
         alarm = asyncio.get_running_loop().call_later(_SETTLE_SECONDS, self._response.close)
         try:
             while left > 0 and (data := await content.readany()):
                 left -= len(data)
-        except (aiohttp.ClientError, OSError):
+        except _broken():
             pass
         finally:
             alarm.cancel()
 
 
-def _merged(call: WireCall, headers: Mapping[str, str]) -> dict[str, str]:
-    """All headers of a request, by names in lower case: the caller's over the call's over the usual ones."""
-    merged = {"accept": _ACCEPT.get(call.framing, "*/*") if call.stream else "application/json"}
-    if call.body:
-        merged["content-type"] = "application/json"
-    for given in (call.headers, headers):
-        merged.update((name.lower(), value) for name, value in given.items())
-    return merged
+def _broken(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """What the client raises when a connection breaks; asked for only once something was raised."""
+    import aiohttp
+
+    return (aiohttp.ClientError, OSError, *others)
 
 
 def _bare(error: Exception) -> OSError | None:

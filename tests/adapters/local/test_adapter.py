@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from isthmus.adapters.local import LocalAdapter, adapter, engine
+from isthmus.adapters.local import LocalAdapter, adapter, engine, weights
 from isthmus.errors import ConfigError, MissingDependencyError, UnavailableError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Finish, Text
@@ -107,10 +107,22 @@ class _Failing:
         self.tries = 0
         self.go = threading.Event()
 
+    def found(self) -> None:
+        return None
+
     def ensure(self) -> Path:
         self.go.wait(30)
         self.tries += 1
         raise UnavailableError(f"try {self.tries}")
+
+
+def test_the_diagnosis_says_where_the_weights_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """`diagnose()` names the file, or says that it is still to be fetched; it fetches nothing."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(weights, "find_spec", lambda name: None)
+    assert list(LocalAdapter().diagnose()) == [
+        "weights of SmolLM2-135M-Instruct: not here yet: the first call fetches them"
+    ]
 
 
 @pytest.mark.model

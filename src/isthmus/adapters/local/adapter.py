@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -95,6 +95,11 @@ class LocalAdapter(WireAdapter):
             cache_markers=False,
         )
 
+    def diagnose(self) -> Iterator[str]:
+        """One line on where the weights are, without fetching them."""
+        found = self._settings.weights.found()
+        yield f"weights of {self.model}: {found or 'not here yet: the first call fetches them'}"
+
     async def start(self) -> str:
         """Start the server if it doesn't run yet, and return its base URL.
 
@@ -108,11 +113,9 @@ class LocalAdapter(WireAdapter):
         self.base_url = await asyncio.shield(asyncio.wrap_future(starting)) + "/v1"
         return self.base_url
 
-    @asynccontextmanager
-    async def _open(self, request: Request) -> AsyncIterator[Reply]:
+    async def _exchange(self, request: Request, *, refresh: bool) -> AbstractAsyncContextManager[Reply]:
         await self.start()
-        async with super()._open(request) as reply:
-            yield reply
+        return await super()._exchange(request, refresh=refresh)
 
     async def aclose(self) -> None:
         """Close the connections, and stop the server if nobody else uses it; a later call starts it again."""

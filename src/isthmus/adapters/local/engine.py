@@ -5,12 +5,12 @@ from __future__ import annotations
 import secrets
 import threading
 import weakref
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from isthmus.errors import TierError, UnavailableError
+from isthmus.errors import UnavailableError
 from isthmus.secret import Secret
 
 
@@ -19,6 +19,10 @@ class Source(Protocol):
 
     def ensure(self) -> Path:
         """The GGUF file, fetched if need be; blocks."""
+        ...
+
+    def found(self) -> Path | None:
+        """The GGUF file, if it is here already."""
         ...
 
     def __hash__(self) -> int: ...
@@ -68,24 +72,20 @@ class Engine:
         with self._lock:
             failed = self._started is not None and self._started.done() and self._started.exception() is not None
             if self._started is None or failed:
-                future: Future[str] = Future()
-                self._started = future
-                future.set_running_or_notify_cancel()
-                threading.Thread(target=self._start, args=(future,), name="isthmus-local-start").start()
+                # A thread of its own: fetching weights may take minutes, and the loop's executor is for others too.
+                starter = ThreadPoolExecutor(1, "isthmus-local-start")
+                self._started = starter.submit(self._start)
+                starter.shutdown(wait=False)
             return self._started
 
-    def _start(self, future: Future[str]) -> None:
-        try:
-            server = _serve(self.settings, self.key)
-        except Exception as error:
-            failure = error if isinstance(error, TierError) else UnavailableError(f"{self.settings.model}: {error}")
-            future.set_exception(failure)
-            return
+    def _start(self) -> str:
+        server = _serve(self.settings, self.key)
+        address: str = server.listening_address
         with self._lock:
-            wanted = future is self._started
-            if wanted:
-                self._server = server
-        future.set_result(server.listening_address)
+            if self._started is None:
+                raise UnavailableError(f"{self.settings.model} was closed while it was starting")
+            self._server = server
+        return address
 
     def stop(self) -> None:
         """Stop the server; the next `start` begins a new one."""
@@ -113,7 +113,10 @@ def _serve(settings: Settings, key: str) -> Any:
     params.chat_template = settings.template
     # A model this small is at its best without chance; a request may ask for another temperature.
     params.sampling.temp = 0.0
-    server = xllamacpp.Server(params)
+    try:
+        server = xllamacpp.Server(params)
+    except (RuntimeError, ValueError) as error:
+        raise UnavailableError(f"{settings.model} cannot be loaded from {path}: {error}") from error
     # A server that is stopped before its work loop has begun never ends (xllamacpp 2026.10): see one task through.
     server.handle_completions({"prompt": " ", "n_predict": 1})
     return server

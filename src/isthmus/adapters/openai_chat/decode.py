@@ -13,7 +13,7 @@ from isthmus.adapters.openai_chat.merge import exact, hollow, joined, plain, rep
 from isthmus.adapters.openai_chat.reply import DIAGNOSTICS, DIALECT, Choice
 from isthmus.adapters.openai_chat.usage import merge_usage, read_usage
 from isthmus.errors import ProtocolError, TierError, TransientError
-from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, Usage, framed
+from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, Usage, framed, set_raw
 from isthmus.models.jsontext import dumps
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
@@ -78,6 +78,39 @@ class _Chunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     p: Any = None
 
 
+class _Message(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    content: str
+    role: Literal["assistant"] | None = None
+    refusal: None = None
+    annotations: tuple[()] | None = None
+    tool_calls: None = None
+    function_call: None = None
+    reasoning: None = None
+    reasoning_content: None = None
+
+
+class _WholeChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    index: Literal[0]
+    message: _Message
+    finish_reason: str | None = None
+    logprobs: None = None
+    stop_reason: None = None
+    token_ids: None = None
+    matched_stop: None = None
+
+
+class _Whole(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    choices: tuple[_WholeChoice]
+    id: Any = None
+    object: Any = None
+    created: Any = None
+    model: Any = None
+    service_tier: Any = None
+    system_fingerprint: Any = None
+    usage: msgspec.Raw = msgspec.Raw()
+
+
+_whole_text: Callable[[bytes], _Whole] = msgspec.json.Decoder(_Whole).decode
 _plain_text: Callable[[bytes], _Chunk] = msgspec.json.Decoder(_Chunk).decode
 _DECLINED = (msgspec.DecodeError, UnicodeDecodeError, IndexError)
 
@@ -101,7 +134,7 @@ class ChatDecoder:
         self._top: dict[str, Any] = {}
         self._last: Frame | None = None
         self._malformed: TierError | None = None
-        # The strict path for plain text, or None where trying it would cost more than it saves.
+        # The strict path for pieces of plain text, or None where trying it would cost more than it saves.
         self._fast = None if whole else _plain_text
 
     def feed(self, frame: Frame) -> Iterable[Event]:
@@ -121,7 +154,9 @@ class ChatDecoder:
         if not text:
             return ()
         self._content.append(text)
-        return (framed(Text(text), frame),)
+        event = Text(text)
+        set_raw(event, frame)
+        return (event,)
 
     def _read(self, frame: Frame) -> Iterable[Event]:
         if self.done:
@@ -134,6 +169,10 @@ class ChatDecoder:
         if data == _END:
             self.done, self._fast = True, None
             return ()
+        if self._whole and not frame.event and self._last is None:
+            said = self._all_text(frame, data)
+            if said is not None:
+                return said
         self._last = frame
         try:
             value = exact(data)
@@ -148,6 +187,23 @@ class ChatDecoder:
         # After a reason the general path must see whether anything follows it.
         self._fast = _plain_text if said_text and not self._whole and not self._main.reason else None
         return events
+
+    def _all_text(self, frame: Frame, data: bytes) -> Iterable[Event] | None:
+        """The one event of a whole reply that is nothing but text; None for any other."""
+        try:
+            reply = _whole_text(data)
+        except _DECLINED:
+            return None
+        choice, text = reply.choices[0], reply.choices[0].message.content
+        reason = choice.finish_reason or None
+        if not text or (reason is not None and reason.lower() in _FAILED):
+            return None
+        self._last, self._seen_main = frame, True
+        self._id = reply.id if isinstance(reply.id, str) else ""
+        self._usage = merge_usage(None, exact(reply.usage)) if reply.usage else None
+        self._main.reason = reason
+        self._content.append(text)
+        return (framed(Text(text), frame),)
 
     def _unreadable(self, frame: Frame, data: bytes) -> Iterable[Event]:
         """Hold on to the fault: at the end of the bytes it is a cut, before that a breach of protocol."""
@@ -257,8 +313,7 @@ class ChatDecoder:
         notes += odd_usage
         if usage is None:
             notes.append(Note(NoteCode.USAGE_MISSING, "the provider did not say how many tokens were spent"))
-        body = main.body(settled)
-        own = None if body.plain else Native(DIALECT, "message", body.message)
+        own = None if main.is_plain(settled) else Native(DIALECT, "message", main.message(settled))
         events.append(framed(Finish(finish.value, usage, main.reason, None, own, tuple(notes)), self._last))
         return events
 
@@ -322,8 +377,9 @@ def _classified(value: Any) -> TierError:
 
 def _is_reply(choice: Mapping[str, Any]) -> bool:
     """Whether an entry of `choices` is one of this dialect; only a filtered one may lack its message."""
-    filtered = _FINISHES.get(str(choice.get("finish_reason")).lower()) is FinishReason.CONTENT_FILTER
-    return filtered or "message" in choice or "delta" in choice
+    if "message" in choice or "delta" in choice:
+        return True
+    return _FINISHES.get(str(choice.get("finish_reason")).lower()) is FinishReason.CONTENT_FILTER
 
 
 def _is_error(value: Mapping[str, Any]) -> bool:

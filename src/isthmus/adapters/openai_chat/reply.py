@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from isthmus.adapters.openai_chat.calls import Calls, Settled
 from isthmus.adapters.openai_chat.merge import (
@@ -36,13 +36,6 @@ DIAGNOSTICS = frozenset(
 )
 _CONTINUED = frozenset(("logprobs", "token_ids"))
 _REASONED = ("thinking", "reasoning")
-
-
-class Body(NamedTuple):
-    """A choice, rendered: its message as it must be sent back, and whether the neutral form would lose something."""
-
-    message: dict[str, Any]
-    plain: bool
 
 
 class Choice:
@@ -141,7 +134,7 @@ class Choice:
     def _read_body(self, body: Mapping[str, Any], *, whole: bool) -> None:
         self._whole, self._reasoned = whole, False
         fields = self._FIELDS
-        if whole:
+        if whole and body.get("refusal"):
             # A refusal's words come after the content's, however the members are ordered.
             body = {key: body[key] for key in sorted(body, key="refusal".__eq__)}
         for key, value in body.items():
@@ -267,25 +260,33 @@ class Choice:
             self._read_body(self._snapshot, whole=True)
         return self._out
 
-    def body(self, settled: Settled) -> Body:
-        """The message of this choice, unknown fields and all."""
-        parts = any(not isinstance(item, str) for item in self.content)
-        content: Any = _grouped(self.content) if parts else "".join(self.content) or None
+    def is_plain(self, settled: Settled) -> bool:
+        """Whether the neutral form says all that this choice's message says."""
+        if not settled.plain or self._refusals or self._role != "assistant":
+            return False
+        return self._only_text() and all(hollow(joined(value)) for value in self._fields.values())
+
+    def message(self, settled: Settled) -> dict[str, Any]:
+        """The message of this choice as it must be sent back, unknown fields and all."""
+        content: Any = "".join(self.content) or None if self._only_text() else _grouped(self.content)
         message: dict[str, Any] = {"role": self._role, "content": content}
         if self._refusals:
             message["refusal"] = "".join(self._refusals)
         if settled.wire:
             message["tool_calls"] = settled.wire
-        fields = {key: value for key, value in joined(self._fields).items() if not hollow(value)}
-        message.update(fields)
+        message.update({key: value for key, value in joined(self._fields).items() if not hollow(value)})
         audio = message.get("audio")
         if isinstance(audio, Mapping) and audio.get("id"):
             message["audio"] = {"id": audio["id"]}
-        plain = settled.plain and not parts and not fields and not self._refusals and self._role == "assistant"
-        return Body(message, plain)
+        return message
+
+    def _only_text(self) -> bool:
+        return all(isinstance(item, str) for item in self.content)
 
     def natives(self) -> list[Native]:
         """What came beside the message and is worth keeping, by name."""
+        if not self._around and not self._fields:
+            return []
         held = {key: joined(value) for key, value in self._around.items()}
         audio = joined(self._fields.get("audio"))
         if isinstance(audio, Mapping) and not hollow(audio):
@@ -295,7 +296,7 @@ class Choice:
     def rendered(self, settled: Settled) -> dict[str, Any]:
         """The whole choice, for one that is not the reply."""
         around = {key: joined(value) for key, value in self._around.items()}
-        return {"index": self.index, "message": self.body(settled).message, "finish_reason": self.reason, **around}
+        return {"index": self.index, "message": self.message(settled), "finish_reason": self.reason, **around}
 
 
 def _says(body: Any) -> bool:
