@@ -22,7 +22,7 @@ from isthmus.errors import ConfigError, InvalidRequestError, ProtocolError, Tran
 from isthmus.models.contract import Timeouts
 from isthmus.transport.http import HttpReply, HttpTransport
 from isthmus.wire.call import Ended, WireCall
-from support.loopback import CLOSE, HOLD, LAST, RESET, LoopbackServer, chunk, head, stream, whole
+from support.loopback import CLOSE, HOLD, LAST, RESET, LoopbackServer, Seen, chunk, head, stream, whole
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 CALL = WireCall(path="/v1/chat", body=b'{"model":"m"}')
@@ -273,6 +273,35 @@ async def test_replies_read_to_the_end_share_one_connection(transport: HttpTrans
         assert server.connections == 1
         await asyncio.gather(*(call(transport, server.url) for _ in range(150)))
         assert server.connections == 150
+
+
+@pytest.mark.parametrize("end", [CLOSE, RESET])
+async def test_a_used_connection_that_the_server_closes_is_replaced(transport: HttpTransport, end: Any) -> None:
+    """A call whose kept connection ends without a byte of a reply is sent once more, on a new one, and not again."""
+    calls: list[int] = []
+
+    def answer(seen: Seen) -> list[Any]:
+        calls.append(seen.connection)
+        return [whole(b"{}")] if calls.count(seen.connection) == 1 and len(calls) < 4 else [end]
+
+    async with LoopbackServer(answer) as server:
+        assert (await call(transport, server.url))[1] == b"{}"
+        assert (await call(transport, server.url))[1] == b"{}"
+        assert calls == [0, 0, 1]
+        with pytest.raises(TransientError):
+            await call(transport, server.url)
+        assert calls == [0, 0, 1, 1, 2]
+        assert [seen.body for seen in server.requests] == [CALL.body] * 5
+
+
+@pytest.mark.parametrize("steps", [[b"H"], [b"HTTP/1.1 200 OK\r\nConte"]])
+async def test_a_call_that_was_taken_up_is_not_sent_again(transport: HttpTransport, steps: list[Any]) -> None:
+    """A kept connection that ends inside a reply's head is a failure: the server may have done the work."""
+    async with LoopbackServer([[whole(b"{}")], [*steps, CLOSE]]) as server:
+        await call(transport, server.url)
+        with pytest.raises(TransientError):
+            await call(transport, server.url)
+        assert len(server.requests) == 2
 
 
 async def test_a_refused_connection_is_unavailable(transport: HttpTransport) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from isthmus import conformance
-from isthmus.console.terminal import write
+from isthmus.console.terminal import say, tell, write_json
 from isthmus.models.events import StepResult
 
 
@@ -23,7 +23,7 @@ def replay(ctx: click.Context, path: Path, *, adapter: str | None, split: int | 
     result = conformance.replay(path, adapter=adapter, split=split)
     if as_json:
         # Escaped, so that the lone surrogates that servers send are JSON too.
-        write(json.dumps(result.to_dict(), indent=2, default=str) + "\n")
+        write_json(json.dumps(result.to_dict(), indent=2, default=str).encode())
     else:
         _print(result)
     ctx.exit(1 if result.error is not None else 0)
@@ -31,13 +31,13 @@ def replay(ctx: click.Context, path: Path, *, adapter: str | None, split: int | 
 
 def _print(result: StepResult) -> None:
     if result.text:
-        write(result.text + "\n")
+        tell(result.text)
     for call in result.calls:
-        write(f"call {call.tool} {call.arguments}\n")
+        tell(f"call {call.tool} {call.arguments}")
     usage = result.usage
     tokens = "usage unknown" if usage is None else f"{usage.prompt_tokens} tokens in, {usage.output_tokens} out"
-    click.echo(f"{result.finish} ({result.raw_reason}), {tokens}", err=True)
+    say(f"{result.finish} ({result.raw_reason}), {tokens}")
     for note in result.notes:
-        click.echo(f"note {note.code}: {note.detail}", err=True)
+        say(f"note {note.code}: {note.detail}")
     if result.error is not None:
-        click.echo(f"isthmus: {result.error.error_class}: {result.error.message}", err=True)
+        say(f"isthmus: {result.error.error_class}: {result.error.message}")

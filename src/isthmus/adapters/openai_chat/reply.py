@@ -119,6 +119,8 @@ class Choice:
             self._snapshot = message if isinstance(message, Mapping) else self._snapshot
             return delta, False
         if not isinstance(message, Mapping):
+            if message:
+                raise ProtocolError(f"message must be an object, not {type(message).__name__}")
             return None, False
         if self.reason and not whole and self.content:
             return self._rest(message), True
