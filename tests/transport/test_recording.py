@@ -101,5 +101,5 @@ async def test_f01_a_body_shorter_than_it_was_recorded_is_broken(
     tmp_path: Path, more: dict[str, object], ended: Ended
 ) -> None:
     """F01: a file that was cut after it was recorded does not pass for a whole body."""
-    async with RecordingTransport(record(tmp_path, **more)).open("http://x", WireCall(path="/"), {}) as reply:
+    async with RecordingTransport(record(tmp_path, **more)).open("http://x", WireCall(path="/"), headers={}) as reply:
         assert reply.ended is ended
