@@ -14,6 +14,7 @@ from isthmus.models.events import (
     Call,
     Event,
     Finish,
+    FinishReason,
     Native,
     Note,
     Reasoning,
@@ -22,7 +23,8 @@ from isthmus.models.events import (
     Text,
     framed,
 )
-from isthmus.models.normalise import identified, settle, to_event, to_finish_reason
+from isthmus.models.normalise import identified, settle, to_event, to_finish
+from isthmus.secret import redact
 
 
 def classify(error: BaseException) -> TierError:
@@ -35,18 +37,27 @@ def classify(error: BaseException) -> TierError:
         if isinstance(cause, TierError):
             return cause
         if isinstance(cause, ConnectionRefusedError):
-            return tier_error("unavailable", str(cause) or "connection refused", cause=error)
+            return tier_error("unavailable", redact(str(cause)) or "connection refused", cause=error)
         if isinstance(cause, TimeoutError | ConnectionError):
-            return tier_error("transient", str(cause) or type(cause).__name__, cause=error)
-    failure = UnclassifiedError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+            return tier_error("transient", redact(str(cause)) or type(cause).__name__, cause=error)
+    failure = UnclassifiedError(redact(said(error)))
     failure.__cause__ = error
     return failure
+
+
+def said(error: BaseException) -> str:
+    """The type and the words of an exception; the type alone where it has none, or fails to say them."""
+    try:
+        words = str(error)
+    except Exception:
+        words = ""
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 class Fold:
     """Collects events as they pass and knows at any moment what they amount to."""
 
-    __slots__ = ("_calls", "_events", "_native", "_notes", "_reasoning", "_texts", "finish")
+    __slots__ = ("_calls", "_events", "_native", "_notes", "_reasoning", "_texts", "broken", "finish")
 
     def __init__(self) -> None:
         self._events: list[Text | Call] = []
@@ -56,6 +67,8 @@ class Fold:
         self._notes: list[Note] = []
         self._calls: set[str] = set()
         self.finish: Finish | None = None
+        self.broken: Exception | None = None
+        """What ended the stream instead of a finish, where its reader keeps that."""
 
     @property
     def has_content(self) -> bool:
@@ -85,6 +98,8 @@ class Fold:
             self._flush()
             self._events.append(event)
         elif isinstance(event, Reasoning):
+            if type(event.text) is not str:
+                raise ProtocolError(f"reasoning event: 'text' must be str, not {type(event.text).__name__}")
             self._reasoning.append(event.text)
         elif isinstance(event, Native):
             self._native.append(event)
@@ -97,8 +112,11 @@ class Fold:
 
     def _finished(self, event: Finish) -> Finish:
         self._flush()
-        reason = to_finish_reason(event.finish, "finish event")
-        finish, notes = settle(reason, tuple(self._events), notes=(*self._notes, *event.notes))
+        event = to_finish(event)
+        if event.finish == FinishReason.ERROR_POST and not self._events:
+            # Nothing was said yet: a failure like any other, which may be tried again.
+            raise event.error or ProtocolError("finish 'error-post' without content and without an error")
+        finish, notes = settle(event.finish, tuple(self._events), notes=(*self._notes, *event.notes))
         if finish != event.finish or notes != event.notes:
             settled = Finish(finish, event.usage, event.raw_reason, event.error, event.native, notes)
             event = framed(settled, event.raw)
@@ -185,27 +203,33 @@ async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> St
 
     Args:
         stream: an async (or plain) iterator of events, structs or dicts.
-        on_text: called with each non-empty piece of text as it arrives; may be async.
+        on_text: called with each non-empty piece of text as it arrives; may be async. What it raises is no failure of
+            the stream and passes unchanged.
 
     Raises:
         TierError: the stream failed before any content.
         ProtocolError: it broke the contract before any content.
     """
     fold = Fold()
+    listening = False
     source = stream if hasattr(stream, "__anext__") else iterate(stream)
     try:
         async for item in source:
             event = fold.add(item if type(item) in EVENT_TYPES else to_event(item))
             if on_text is not None and isinstance(event, Text) and event.text:
-                said = on_text(event.text)
-                if isawaitable(said):
-                    await said
+                listening = True
+                heard = on_text(event.text)
+                if isawaitable(heard):
+                    await heard
+                listening = False
             if fold.finish is not None:
                 return fold.result()
         raise ProtocolError("the stream ended without a finish")
     except asyncio.CancelledError:
         raise
     except Exception as error:
+        if listening:
+            raise
         failure = classify(error)
         if not fold.has_content:
             raise failure from failure.__cause__
