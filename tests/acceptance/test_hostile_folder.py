@@ -131,10 +131,10 @@ BOMBS: dict[str, Any] = {
     "pipe": os.mkfifo,
     "folder": Path.mkdir,
     "device": lambda file: file.symlink_to("/dev/zero"),
-    "huge": lambda file: file.write_bytes(b"#" * 65_537),
+    "huge": lambda file: file.write_bytes(b"#" * 16_385),
     "sparse": lambda file: (file.touch(), os.truncate(file, 1 << 40)),
-    "deep": lambda file: file.write_text("[llm]\nx = " + "[" * 60_000),
-    "dotted": lambda file: file.write_text("[llm]\nx" + ".a" * 3_000 + " = 1"),
+    "deep": lambda file: file.write_text("[llm]\nx = " + "[" * 16_000),
+    "dotted": lambda file: file.write_text("[llm]\nx" + ".a" * 8_000 + " = 1"),
     "not text": lambda file: file.write_bytes(b"\xff\xfe"),
     "cut": lambda file: file.write_text('[llm]\nmodel = "x'),
 }
