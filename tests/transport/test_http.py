@@ -40,7 +40,7 @@ async def transport() -> AsyncIterator[HttpTransport]:
 
 async def call(transport: HttpTransport, url: str, wire: WireCall = CALL) -> tuple[HttpReply, bytes]:
     """One whole exchange."""
-    async with transport.open(url + wire.path, wire, {}) as reply:
+    async with transport.open(url + wire.path, wire, headers={}) as reply:
         body = b"".join([data async for data in reply.chunks()])
     return reply, body
 
@@ -49,7 +49,7 @@ async def test_the_request_is_sent_as_given(transport: HttpTransport) -> None:
     """Method, path, body and both kinds of headers reach the server, with the usual ones added once."""
     wire = WireCall(path="/a%3Ab/c", body=b"{}", headers={"X-Plain": "1", "ACCEPT": "own/type"})
     async with LoopbackServer([[whole(b"{}")]]) as server:
-        async with transport.open(server.url + wire.path, wire, {"authorization": "Bearer k"}) as reply:
+        async with transport.open(server.url + wire.path, wire, headers={"authorization": "Bearer k"}) as reply:
             assert await reply.read() == b"{}"
         seen = server.requests[0]
     assert (seen.method, seen.path, seen.body) == ("POST", "/a%3Ab/c", b"{}")
@@ -110,7 +110,10 @@ async def test_what_arrived_before_a_break_reaches_a_slow_reader(
     steps: list[Any] = [head(transfer_encoding="chunked"), chunk(pieces[0]), gate, *map(chunk, pieces[1:])]
     if not chunked:
         steps = [head(content_length="999"), pieces[0], gate, *pieces[1:]]
-    async with LoopbackServer([[*steps, 0.05, ending]]) as server, transport.open(server.url, CALL, {}) as reply:
+    async with (
+        LoopbackServer([[*steps, 0.05, ending]]) as server,
+        transport.open(server.url, CALL, headers={}) as reply,
+    ):
         chunks = reply.chunks()
         got = [await anext(chunks)]
         gate.set()
@@ -149,7 +152,7 @@ async def test_redirects_are_not_followed_and_repeated_headers_are_joined(transp
 async def test_read_stops_at_its_limit(transport: HttpTransport) -> None:
     """F18: the first bytes of a long error body are enough, and the connection is closed."""
     async with LoopbackServer([[head(400, content_length="1000000"), b"x" * 100_000, HOLD]]) as server:
-        async with transport.open(server.url, CALL, {}) as reply:
+        async with transport.open(server.url, CALL, headers={}) as reply:
             assert await reply.read(1000) == b"x" * 1000
         await server.until(lambda: server.open == 0)
 
@@ -186,7 +189,7 @@ async def test_every_way_out_closes_the_socket(leave: Callable[[HttpReply], Awai
 
     async def run(url: str) -> None:
         try:
-            async with transport.open(url, CALL, {}) as reply:
+            async with transport.open(url, CALL, headers={}) as reply:
                 await leave(reply)
         finally:
             moments.append(monotonic())
@@ -210,7 +213,7 @@ async def test_dropping_a_generator_around_an_exchange_closes_the_socket(transpo
     """F10: a stream that is dropped without being closed closes its connection, without the collector."""
 
     async def events(url: str) -> AsyncIterator[bytes]:
-        async with transport.open(url, CALL, {}) as reply:
+        async with transport.open(url, CALL, headers={}) as reply:
             async for data in reply.chunks():
                 yield data
 
@@ -244,7 +247,7 @@ async def test_settling_keeps_the_connection(transport: HttpTransport, late: flo
     """A reader that stops at the end mark settles; the next call takes the same connection, last chunk late or not."""
     async with LoopbackServer([stream(b"data: [DONE]\n\n", late)]) as server:
         for _ in range(3):
-            async with transport.open(server.url, CALL, {}) as reply:
+            async with transport.open(server.url, CALL, headers={}) as reply:
                 async for _ in reply.chunks():
                     break
                 await reply.settle()
@@ -255,7 +258,7 @@ async def test_settling_keeps_the_connection(transport: HttpTransport, late: flo
 async def test_settling_is_bounded(transport: HttpTransport, rest: list[Any]) -> None:
     """A server that never ends its body, or has much more to say, is not waited for: the connection is closed."""
     async with LoopbackServer([[*stream(b"data: [DONE]\n\n", 0.01, last=False), *rest]]) as server:
-        async with transport.open(server.url, CALL, {}) as reply:
+        async with transport.open(server.url, CALL, headers={}) as reply:
             async for _ in reply.chunks():
                 break
             began = monotonic()
@@ -337,7 +340,7 @@ async def test_what_is_not_http_is_an_error(transport: HttpTransport) -> None:
 async def test_a_bad_url_is_an_invalid_request(transport: HttpTransport, url: str) -> None:
     """A base URL that cannot be called is the caller's mistake, not a passing fault."""
     with pytest.raises(InvalidRequestError):
-        async with transport.open(url, CALL, {}):
+        async with transport.open(url, CALL, headers={}):
             pass
 
 
@@ -432,7 +435,7 @@ async def test_a_netrc_file_never_replaces_the_key(
     netrc.write_text("machine 127.0.0.1 login me password other\n")
     monkeypatch.setenv("NETRC", str(netrc))
     async with LoopbackServer([[whole(b"{}")]]) as server:
-        async with transport.open(server.url, CALL, {"authorization": "Bearer mine"}) as reply:
+        async with transport.open(server.url, CALL, headers={"authorization": "Bearer mine"}) as reply:
             await reply.read()
         await call(transport, server.url)
         assert [seen.headers.get("authorization") for seen in server.requests] == ["Bearer mine", None]
@@ -462,12 +465,12 @@ PROGRAM = textwrap.dedent(
         async with LoopbackServer([stream(b"data: 1\\n\\n"), stream(b"data: 1\\n\\n"),
                                    stream(b"data: 2\\n\\n", HOLD, last=False)]) as server:
             for _ in range(2):
-                async with transport.open(server.url, WireCall(path="/"), {{}}) as reply:
+                async with transport.open(server.url, WireCall(path="/"), headers={{}}) as reply:
                     assert [data async for data in reply.chunks()] == [b"data: 1\\n\\n"]
             assert server.connections == 1
 
             async def events():
-                async with transport.open(server.url, WireCall(path="/"), {{}}) as reply:
+                async with transport.open(server.url, WireCall(path="/"), headers={{}}) as reply:
                     async for data in reply.chunks():
                         yield data
 

@@ -96,7 +96,7 @@ class Reply(Protocol):
 class Transport(Protocol):
     """Carries calls; knows nothing of what they say."""
 
-    def open(self, url: str, call: WireCall, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Reply]:
+    def open(self, url: str, call: WireCall, *, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Reply]:
         """Send the call and wait for the head of the reply; leaving the block closes or releases the connection.
 
         Args:

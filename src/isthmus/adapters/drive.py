@@ -139,7 +139,7 @@ class WireAdapter(ModelAdapter):
             shown = {name: HIDDEN if isinstance(value, Secret) else value for name, value in headers.items()}
             sent = {**call.headers, **shown}
             hooks.emit(hooks.WireSent(method=call.method, url=clean_url(url), headers=sent, body=call.body))
-        return self.transport.open(url, call, headers)
+        return self.transport.open(url, call, headers=headers)
 
     async def _accepted(self, reply: Reply, request: Request, *, last: bool) -> bool:
         """Whether the status says success; False for a 401 that a new key may mend.

@@ -163,7 +163,7 @@ def _dotted(path: str, row: BuiltIn | None = None, label: str = "") -> Factory:
         raise
     except Exception as error:
         if row is not None and row.package and getattr(error, "name", None) == row.package:
-            raise MissingDependencyError(f"provider {label!r}", row.package, row.extra) from error
+            raise MissingDependencyError(f"provider {label!r}", row.package, extra=row.extra) from error
         raise ConfigError(
             f"provider {label!r}: {type(error).__name__}: {error}; a dotted path reads package.module:Class"
         ) from error
@@ -236,7 +236,7 @@ def build_adapter(found: Provider, settings: Mapping[str, Any]) -> Any:
         ConfigError: its factory refuses the settings or makes no adapter.
     """
     taken = {
-        key: like_parameter(key, value, found.parameters[key], where=f"provider {found.name!r}")
+        key: like_parameter(key, value, default=found.parameters[key], where=f"provider {found.name!r}")
         for key, value in settings.items()
         if key in found.parameters and key != "provider"
     }

@@ -141,7 +141,7 @@ Effect: TypeAlias = Report | Forget
 Move: TypeAlias = tuple[State, tuple[Effect, ...]]
 
 
-def step(rules: Rules, state: State, event: Happening) -> Move:
+def step(rules: Rules, state: State, *, event: Happening) -> Move:
     """The next state, and what the driver has to do on the way there.
 
     Raises:

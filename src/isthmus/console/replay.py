@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from isthmus import conformance
-from isthmus.console.terminal import say, tell
+from isthmus.console.terminal import say, tell, write_json
 from isthmus.models.events import StepResult
 
 
@@ -18,11 +18,12 @@ from isthmus.models.events import StepResult
 @click.option("--split", type=click.IntRange(min=1), metavar="N", help="Hand the body over in pieces of N bytes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
 @click.pass_context
-def replay(ctx: click.Context, path: Path, adapter: str | None, split: int | None, as_json: bool) -> None:
+def replay(ctx: click.Context, path: Path, *, adapter: str | None, split: int | None, as_json: bool) -> None:
     """Decode the recording in the folder PATH; the exit status is 1 where the result is an error."""
     result = conformance.replay(path, adapter=adapter, split=split)
     if as_json:
-        tell(json.dumps(result.to_dict(), ensure_ascii=False, indent=2, default=str))
+        # Escaped, so that the lone surrogates that servers send are JSON too.
+        write_json(json.dumps(result.to_dict(), indent=2, default=str).encode())
     else:
         _print(result)
     ctx.exit(1 if result.error is not None else 0)

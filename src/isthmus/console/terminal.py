@@ -70,7 +70,7 @@ def write_json(line: bytes) -> None:
 
 def tell(text: str) -> None:
     """Put a line of a result on stdout."""
-    click.echo(visible(text, sys.stdout))
+    write(text + "\n")
 
 
 def say(text: str) -> None:

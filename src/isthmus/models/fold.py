@@ -81,7 +81,7 @@ class Fold:
 
     def _add_other(self, event: Event) -> Event:
         if isinstance(event, Call):
-            event = identified(event, self._calls, self._notes)
+            event = identified(event, self._calls, notes=self._notes)
             self._flush()
             self._events.append(event)
         elif isinstance(event, Reasoning):
@@ -98,7 +98,7 @@ class Fold:
     def _finished(self, event: Finish) -> Finish:
         self._flush()
         reason = to_finish_reason(event.finish, "finish event")
-        finish, notes = settle(reason, tuple(self._events), (*self._notes, *event.notes))
+        finish, notes = settle(reason, tuple(self._events), notes=(*self._notes, *event.notes))
         if finish != event.finish or notes != event.notes:
             settled = Finish(finish, event.usage, event.raw_reason, event.error, event.native, notes)
             event = framed(settled, event.raw)

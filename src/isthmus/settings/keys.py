@@ -147,7 +147,7 @@ def read_value(key: str, value: Any, *, where: str, known: Mapping[str, Key] = L
     return guarded(key, value)
 
 
-def like_parameter(key: str, value: Any, default: Any, *, where: str) -> Any:
+def like_parameter(key: str, value: Any, *, default: Any, where: str) -> Any:
     """A text, as variables are, in the type of the key, where the library knows it, or of the parameter's default.
 
     Raises:

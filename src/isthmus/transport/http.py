@@ -61,12 +61,12 @@ class HttpTransport:
         trust_env: bool = True,
     ) -> None:
         self._connect = (timeouts or Timeouts()).connect
-        self._ssl = ssl_context(verify, ca_bundle, client_cert)
+        self._ssl = ssl_context(verify, ca_bundle, client_cert=client_cert)
         self._trust_env = trust_env
         self._targets: dict[str, _Target] = {}
         self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
 
-    def open(self, url: str, call: WireCall, headers: Mapping[str, str]) -> _Exchange:
+    def open(self, url: str, call: WireCall, *, headers: Mapping[str, str]) -> _Exchange:
         """Send the call; see `isthmus.adapters.codec.Transport`."""
         return _Exchange(self, url, call, headers)
 

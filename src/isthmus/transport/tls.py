@@ -9,7 +9,7 @@ from isthmus.errors import ConfigError
 
 
 def ssl_context(
-    verify: bool, ca_bundle: str | Path | None, client_cert: str | Path | tuple[str | Path, str | Path] | None
+    verify: bool, ca_bundle: str | Path | None, *, client_cert: str | Path | tuple[str | Path, str | Path] | None
 ) -> ssl.SSLContext | bool:
     """What the client takes for `ssl`: True for the defaults, or a context of its own."""
     if verify and ca_bundle is None and client_cert is None:

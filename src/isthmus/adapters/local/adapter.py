@@ -62,7 +62,7 @@ class LocalAdapter(WireAdapter):
         parallel: int = 2,
     ) -> None:
         if find_spec("xllamacpp") is None:
-            raise MissingDependencyError("the local model", "xllamacpp", "local")
+            raise MissingDependencyError("the local model", "xllamacpp", extra="local")
         own = model == DEFAULT_MODEL
         trained = weights.SMOLLM2.window if own else context_length(Path(model).expanduser())
         window = n_ctx or min(trained, _DEFAULT_WINDOW)
