@@ -80,7 +80,7 @@ def test_an_unknown_class_word_fails_with_the_list() -> None:
         (ConfigError("x"), ValueError),
         (ToolDefinitionError("x"), ValueError),
         (AdapterError("x"), TypeError),
-        (MissingDependencyError("f", "p", "e"), ImportError),
+        (MissingDependencyError("f", "p", extra="e"), ImportError),
     ],
 )
 def test_errors_are_builtin_types_where_those_are_expected(error: Exception, builtin: type[Exception]) -> None:
@@ -147,7 +147,7 @@ def test_a_setting_error_says_where() -> None:
 
 def test_a_missing_package_says_how_to_install_it() -> None:
     """The message names the feature, the package and the command with the extra."""
-    error = MissingDependencyError("the local model", "xllamacpp", "local")
+    error = MissingDependencyError("the local model", "xllamacpp", extra="local")
     assert "the local model" in str(error)
     assert "pip install 'isthmus[local]'" in str(error)
 

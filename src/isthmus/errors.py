@@ -274,7 +274,7 @@ class MissingDependencyError(IsthmusError, ImportError):
         extra: the extra of `isthmus` that installs it.
     """
 
-    def __init__(self, feature: str, package: str, extra: str) -> None:
+    def __init__(self, feature: str, package: str, *, extra: str) -> None:
         super().__init__(f"{feature} needs the package {package!r}: pip install 'isthmus[{extra}]'")
         self.package = package
         self.extra = extra

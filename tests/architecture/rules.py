@@ -134,13 +134,18 @@ def parameters(tree: Tree) -> list[str]:
                 continue
             if count > 7:
                 found.append(_at(module, node.lineno, f"{node.name} takes {count} parameters, limit 7"))
-            if len(positional) > 2 and _public(node.name):
+            if len(positional) > 2 and _public(node.name) and not _of_private_class(module, node):
                 found.append(_at(module, node.lineno, f"{node.name}: {positional[2]} must be keyword-only"))
     return found
 
 
 def _public(name: str) -> bool:
     return not name.startswith("_") or name == "__init__"
+
+
+def _of_private_class(module: Module, node: ast.AST) -> bool:
+    owners = [owner for owner in module.walk(ast.ClassDef) if node in owner.body]  # type: ignore[attr-defined]
+    return any(owner.name.startswith("_") for owner in owners)  # type: ignore[attr-defined]
 
 
 def _fixed_constructor(module: Module, node: ast.AST) -> bool:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from isthmus.chain.policy import (
     Aborted,
@@ -43,35 +44,35 @@ def _next_of(effects: tuple[Any, ...]) -> str:
 
 def test_select_takes_the_first_usable_tier() -> None:
     """SELECT and a usable tier: ATTEMPT of number 1."""
-    state, effects = step(RULES, State(todo=(0, 1)), Go())
+    state, effects = step(RULES, State(todo=(0, 1)), event=Go())
     assert (state.phase, state.todo, state.attempt, state.tries) == (Phase.ATTEMPT, (0, 1), 1, 1)
     assert _reports(effects) == ["tier.selected", "attempt.started"]
 
 
 def test_select_skips_windows_that_are_too_small() -> None:
     """SELECT after an overflow: smaller and equal windows are skipped, unknown ones are not."""
-    state, effects = step(RULES, State(todo=(0, 1), above=100), Go())
+    state, effects = step(RULES, State(todo=(0, 1), above=100), event=Go())
     assert (state.todo, _reports(effects)[0]) == ((1,), "tier.skipped")
     unknown = dataclasses.replace(RULES, windows=(None, 200))
-    assert step(unknown, State(todo=(0, 1), above=500), Go())[0].todo == (0, 1)
+    assert step(unknown, State(todo=(0, 1), above=500), event=Go())[0].todo == (0, 1)
 
 
 def test_select_without_a_tier_is_exhausted() -> None:
     """SELECT with no tier left: EXHAUSTED."""
-    state, effects = step(RULES, State(todo=(), tries=3), Go())
+    state, effects = step(RULES, State(todo=(), tries=3), event=Go())
     assert (state.phase, _reports(effects)) == (Phase.EXHAUSTED, ["chain.exhausted"])
 
 
 def test_content_commits() -> None:
     """ATTEMPT and the first content: COMMITTED."""
-    state, effects = step(RULES, TRYING, Content(0.1))
+    state, effects = step(RULES, TRYING, event=Content(0.1))
     assert (state.phase, _reports(effects)) == (Phase.COMMITTED, ["attempt.committed"])
 
 
 @pytest.mark.parametrize("phase", [Phase.ATTEMPT, Phase.COMMITTED])
 def test_a_finish_is_the_end(phase: Phase) -> None:
     """ATTEMPT or COMMITTED and a finish: DONE; without content the reply is called empty."""
-    state, effects = step(RULES, dataclasses.replace(TRYING, phase=phase), Ended("stop", 0.5))
+    state, effects = step(RULES, structs.replace(TRYING, phase=phase), event=Ended("stop", 0.5))
     assert (state.phase, _reports(effects)) == (Phase.DONE, ["attempt.finished", "chain.finished"])
     assert isinstance(effects[0], Report)
     assert effects[0].fields.get("empty", False) is (phase is Phase.ATTEMPT)
@@ -92,22 +93,22 @@ def test_a_finish_is_the_end(phase: Phase) -> None:
 )
 def test_a_failure_before_content_goes_by_its_class(kind: str, phase: Phase, then: str) -> None:
     """ATTEMPT and a failure: retry, fallback or stop, by the class."""
-    state, effects = step(RULES, TRYING, _failed(kind))
+    state, effects = step(RULES, TRYING, event=_failed(kind))
     assert (state.phase, _next_of(effects)) == (phase, then)
     assert state.todo == ((1,) if phase is Phase.SELECT else (0, 1))
 
 
 def test_retries_are_bounded() -> None:
     """ATTEMPT number 3 and a transient failure: the two retries are spent, so the next tier."""
-    assert step(RULES, dataclasses.replace(TRYING, attempt=2), _failed("transient"))[0].phase is Phase.BACKOFF
-    assert step(RULES, dataclasses.replace(TRYING, attempt=3), _failed("transient"))[0].phase is Phase.SELECT
+    assert step(RULES, structs.replace(TRYING, attempt=2), event=_failed("transient"))[0].phase is Phase.BACKOFF
+    assert step(RULES, structs.replace(TRYING, attempt=3), event=_failed("transient"))[0].phase is Phase.SELECT
 
 
 def test_the_wait_is_the_policys() -> None:
     """BACKOFF waits the drawn backoff, or the hint; the report says which."""
-    state, effects = step(RULES, dataclasses.replace(TRYING, attempt=2), _failed("transient"))
+    state, effects = step(RULES, structs.replace(TRYING, attempt=2), event=_failed("transient"))
     assert state.delay == 0.5
-    hinted, told = step(RULES, TRYING, _failed("transient", retry_after=7.0))
+    hinted, told = step(RULES, TRYING, event=_failed("transient", retry_after=7.0))
     assert hinted.delay == 7.0
     assert [e.fields["source"] for e in (*effects, *told) if isinstance(e, Report) and "source" in e.fields] == [
         "backoff",
@@ -118,13 +119,13 @@ def test_the_wait_is_the_policys() -> None:
 def test_a_refusal_may_fall_back() -> None:
     """ATTEMPT and `refused`, opted in: the next tier."""
     rules = dataclasses.replace(RULES, fallback_on_refused=True)
-    assert step(rules, TRYING, _failed("refused"))[0].phase is Phase.SELECT
+    assert step(rules, TRYING, event=_failed("refused"))[0].phase is Phase.SELECT
 
 
 def test_a_wait_that_is_over_tries_the_same_tier() -> None:
     """BACKOFF and the wait over: ATTEMPT n+1 of the same tier."""
-    waiting, _ = step(RULES, TRYING, _failed("transient"))
-    state, effects = step(RULES, waiting, Woke())
+    waiting, _ = step(RULES, TRYING, event=_failed("transient"))
+    state, effects = step(RULES, waiting, event=Woke())
     assert (state.phase, state.todo, state.attempt, state.tries) == (Phase.ATTEMPT, (0, 1), 2, 2)
     assert _reports(effects) == ["retry.started", "attempt.started"]
 
@@ -132,35 +133,35 @@ def test_a_wait_that_is_over_tries_the_same_tier() -> None:
 @pytest.mark.parametrize("kind", list(ErrorClass))
 def test_no_failure_after_content_is_tried_again(kind: str) -> None:
     """F05: COMMITTED and any failure: DONE, passed through."""
-    state, effects = step(RULES, dataclasses.replace(TRYING, phase=Phase.COMMITTED), _failed(kind))
+    state, effects = step(RULES, structs.replace(TRYING, phase=Phase.COMMITTED), event=_failed(kind))
     assert (state.phase, _next_of(effects)) == (Phase.DONE, "passthrough")
 
 
 @pytest.mark.parametrize("phase", [Phase.SELECT, Phase.ATTEMPT, Phase.BACKOFF, Phase.COMMITTED])
 def test_an_abort_ends_any_state(phase: Phase) -> None:
     """Any state that is not an end, and an abort: ABORTED, with a cancelled try only where one was under way."""
-    state, effects = step(RULES, dataclasses.replace(TRYING, phase=phase), Aborted())
+    state, effects = step(RULES, structs.replace(TRYING, phase=phase), event=Aborted())
     under_way = phase in (Phase.ATTEMPT, Phase.COMMITTED)
     assert (state.phase, _reports(effects)) == (Phase.ABORTED, ["attempt.cancelled"] * under_way + ["chain.aborted"])
 
 
 def test_side_events_are_taken_back_once() -> None:
     """F05: a retry forgets at once; a fallback when there is a tier to go to; neither does so twice."""
-    waiting, effects = step(RULES, TRYING, _failed("transient", shown=True))
+    waiting, effects = step(RULES, TRYING, event=_failed("transient", shown=True))
     assert effects[-1] == Forget(2)
-    assert Forget not in map(type, step(RULES, waiting, Woke())[1])
-    gone, effects = step(RULES, TRYING, _failed("unavailable", shown=True))
+    assert Forget not in map(type, step(RULES, waiting, event=Woke())[1])
+    gone, effects = step(RULES, TRYING, event=_failed("unavailable", shown=True))
     assert Forget not in map(type, effects)
-    assert Forget(2) in step(RULES, gone, Go())[1]
-    last = dataclasses.replace(gone, todo=())
-    assert Forget not in map(type, step(RULES, last, Go())[1])
+    assert Forget(2) in step(RULES, gone, event=Go())[1]
+    last = structs.replace(gone, todo=())
+    assert Forget not in map(type, step(RULES, last, event=Go())[1])
 
 
 @pytest.mark.parametrize("kind", list(ErrorClass))
 def test_what_somebody_must_mend_is_loud(kind: str) -> None:
     """Credentials, protocol and unclassified failures are marked for the log, before and after content."""
     for phase in (Phase.ATTEMPT, Phase.COMMITTED):
-        _, effects = step(RULES, dataclasses.replace(TRYING, phase=phase), _failed(kind))
+        _, effects = step(RULES, structs.replace(TRYING, phase=phase), event=_failed(kind))
         assert isinstance(effects[0], Report)
         assert effects[0].loud is (kind in ("credentials", "protocol", "unclassified"))
 
@@ -170,4 +171,4 @@ def test_an_end_is_an_end(phase: Phase) -> None:
     """Nothing can happen after an end."""
     for event in (Go(), Content(0), Ended("stop", 0), _failed("transient"), Woke(), Aborted()):
         with pytest.raises(RuntimeError, match=f"cannot happen in {phase}"):
-            step(RULES, dataclasses.replace(TRYING, phase=phase), event)
+            step(RULES, structs.replace(TRYING, phase=phase), event=event)

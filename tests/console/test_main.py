@@ -16,7 +16,7 @@ ERRORS = [
     (InvalidRequestError("wrong"), 1),
     (ChainExhausted("c"), 1),
     (ConfigError("wrong"), 2),
-    (MissingDependencyError("x", "y", "z"), 2),
+    (MissingDependencyError("x", "y", extra="z"), 2),
     (KeyError("a defect"), 1),
 ]
 

@@ -69,11 +69,11 @@ def test_a_reply_keeps_its_native_form_only_unchanged() -> None:
     """The native form hangs on a reply as it came; on a joined or renumbered one it is left out with a note."""
     native = Native("d", "message", {"x": 1})
     step = StepResult(events=(Text("b"), call("f", "a")), finish="tool-calls", native=(native,))
-    message, notes = reply_message(step, "b", step.calls)
+    message, notes = reply_message(step, "b", calls=step.calls)
     assert message is not None
     assert (native_of(message, "d")[0], notes) == (native, ())
     for text, calls in (("ab", step.calls), ("b", (call("f", "a_2"),))):
-        message, notes = reply_message(step, text, calls)
+        message, notes = reply_message(step, text, calls=calls)
         assert message is not None
         assert "_isthmus" not in message
         assert [note.code for note in notes] == [NoteCode.NATIVE_DROPPED]
@@ -81,4 +81,4 @@ def test_a_reply_keeps_its_native_form_only_unchanged() -> None:
 
 def test_a_reply_with_nothing_in_it_leaves_nothing() -> None:
     """F14: an empty reply adds no message."""
-    assert reply_message(StepResult(), "", ()) == (None, ())
+    assert reply_message(StepResult(), "", calls=()) == (None, ())

@@ -63,7 +63,7 @@ async def test_arguments_that_are_no_object_are_not_executed(text: str) -> None:
         """Never."""
         ran.append(n)
 
-    (result,) = await run([never], make_call("never", text, "c1"))
+    (result,) = await run([never], make_call("never", text, call_id="c1"))
     assert (result.outcome, ran) == ("invalid-arguments", [])
     assert "arguments are" in result.content
     assert "call it again" in result.content
@@ -72,7 +72,7 @@ async def test_arguments_that_are_no_object_are_not_executed(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "  ", "null", "{}", None])
 async def test_empty_arguments_are_no_arguments(text: str | None) -> None:
     """F15: empty, blank, null and absent arguments call the tool without any."""
-    (result,) = await run([Tool(name="t", handler=lambda args: args)], make_call("t", text, "c1"))
+    (result,) = await run([Tool(name="t", handler=lambda args: args)], make_call("t", text, call_id="c1"))
     assert (result.content, result.outcome) == ("{}", "ok")
 
 
@@ -116,7 +116,7 @@ async def test_an_explicit_schema_is_checked_too() -> None:
 async def test_numbers_of_any_size_are_exact(number: int) -> None:
     """F30: an integer reaches the handler and comes back digit for digit, as JSON integer or as digits in a string."""
     for text in (f'{{"n": {number}}}', f'{{"n": "{number}"}}'):
-        (result,) = await run([later], make_call("later", text, "c1"))
+        (result,) = await run([later], make_call("later", text, call_id="c1"))
         assert result.content == str(number)
 
 

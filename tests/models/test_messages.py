@@ -110,4 +110,4 @@ def test_small_helpers() -> None:
     assert text_of([{"type": "text", "text": "a"}, {"type": "image"}, {"text": "b"}]) == "ab"
     assert text_of(None) == ""
     assert tool_message("c", "out") == {"role": "tool", "tool_call_id": "c", "content": "out"}
-    assert tool_message("c", "out", "look")["name"] == "look"
+    assert tool_message("c", "out", name="look")["name"] == "look"

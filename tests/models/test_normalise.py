@@ -77,7 +77,7 @@ def test_no_arguments_are_an_empty_object(arguments: Any) -> None:
 @pytest.mark.parametrize("arguments", ['{"a":', "[1]", "3", '"{}"', "{x", 3, "[" * 100_000])
 def test_arguments_that_are_no_object_are_kept_with_the_problem(arguments: Any) -> None:
     """F15: invalid arguments give no input, a problem, and stand as they came; nothing raises."""
-    call = make_call("t", arguments, "c")
+    call = make_call("t", arguments, call_id="c")
     assert call.input is None
     assert call.problem
     if isinstance(arguments, str):
@@ -87,7 +87,7 @@ def test_arguments_that_are_no_object_are_kept_with_the_problem(arguments: Any) 
 @given(st.dictionaries(st.text(), st.integers() | st.text() | st.booleans() | st.none(), max_size=4))
 def test_arguments_given_as_an_object_parse_to_themselves(value: dict[str, Any]) -> None:
     """The text made of an object reads back as that object."""
-    call = make_call("t", value, "c")
+    call = make_call("t", value, call_id="c")
     assert call.input == value
     assert parse_arguments(call.arguments) == (value, None)
 

@@ -27,7 +27,7 @@ def search(query: Annotated[str, "What to look for."], limit: int = 5, kind: Lit
 
 
 def _call(tool: Tool, args: Any) -> Any:
-    return tool.call(args, CancellationToken(), ToolExecutionContext(tool_call_id="c1"))
+    return tool.call(args, CancellationToken(), context=ToolExecutionContext(tool_call_id="c1"))
 
 
 def test_a_function_names_describes_and_types_the_tool() -> None:
@@ -136,7 +136,7 @@ def test_handlers_get_what_their_signature_takes() -> None:
     token, context = CancellationToken(), ToolExecutionContext(run_id="r")
 
     def run(handler: Any) -> Any:
-        return Tool(name="t", handler=handler).call({"a": 1}, token, context)
+        return Tool(name="t", handler=handler).call({"a": 1}, token, context=context)
 
     assert run(lambda args: args) == {"a": 1}
     assert run(lambda args, t: t) is token

@@ -35,13 +35,13 @@ def test_names_that_only_look_like_secrets_are_not(key: str) -> None:
 )
 def test_texts_take_the_type_of_the_default(value: object, default: object, read: object) -> None:
     """A variable is a text; a parameter's default says what it is meant to be."""
-    assert like_parameter("k", value, default, where="w") == read
+    assert like_parameter("k", value, default=default, where="w") == read
 
 
 def test_a_text_that_is_not_of_that_type_is_refused() -> None:
     """The error names the place and the key."""
     with pytest.raises(ConfigError, match=r"ISTHMUS_X: x: must be true or false"):
-        like_parameter("x", "maybe", True, where="ISTHMUS_X")
+        like_parameter("x", "maybe", default=True, where="ISTHMUS_X")
 
 
 def test_unknown_keys_name_the_nearest_or_all() -> None:

@@ -53,7 +53,7 @@ class Turns:
 
 def call(tool: str, call_id: str = "c1", **arguments: Any) -> Call:
     """A whole call."""
-    return make_call(tool, arguments, call_id)
+    return make_call(tool, arguments, call_id=call_id)
 
 
 def says(*texts: str, finish: str = "stop", usage: Usage | None = None) -> list[Any]:

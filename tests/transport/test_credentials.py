@@ -215,7 +215,7 @@ def told(error: BaseException) -> str:
 async def fate(transport: HttpTransport, url: str, headers: Mapping[str, str]) -> str:
     """What would be printed of the failure of a call."""
     try:
-        async with transport.open(url, WireCall(path="/", body=b"{}"), headers):
+        async with transport.open(url, WireCall(path="/", body=b"{}"), headers=headers):
             return "no failure"
     except BaseException as error:
         return told(error)

@@ -22,7 +22,7 @@ from isthmus.errors import ConfigError, InvalidRequestError, ProtocolError, Tran
 from isthmus.models.contract import Timeouts
 from isthmus.transport.http import HttpReply, HttpTransport
 from isthmus.wire.call import Ended, WireCall
-from support.loopback import CLOSE, HOLD, LAST, RESET, LoopbackServer, chunk, head, stream, whole
+from support.loopback import CLOSE, HOLD, LAST, RESET, LoopbackServer, Seen, chunk, head, stream, whole
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 CALL = WireCall(path="/v1/chat", body=b'{"model":"m"}')
@@ -38,7 +38,7 @@ async def transport() -> AsyncIterator[HttpTransport]:
 
 async def call(transport: HttpTransport, url: str, wire: WireCall = CALL) -> tuple[HttpReply, bytes]:
     """One whole exchange."""
-    async with transport.open(url + wire.path, wire, {}) as reply:
+    async with transport.open(url + wire.path, wire, headers={}) as reply:
         body = b"".join([data async for data in reply.chunks()])
     return reply, body
 
@@ -47,7 +47,7 @@ async def test_the_request_is_sent_as_given(transport: HttpTransport) -> None:
     """Method, path, body and both kinds of headers reach the server, with the usual ones added once."""
     wire = WireCall(path="/a%3Ab/c", body=b"{}", headers={"X-Plain": "1", "ACCEPT": "own/type"})
     async with LoopbackServer([[whole(b"{}")]]) as server:
-        async with transport.open(server.url + wire.path, wire, {"authorization": "Bearer k"}) as reply:
+        async with transport.open(server.url + wire.path, wire, headers={"authorization": "Bearer k"}) as reply:
             assert await reply.read() == b"{}"
         seen = server.requests[0]
     assert (seen.method, seen.path, seen.body) == ("POST", "/a%3Ab/c", b"{}")
@@ -108,7 +108,10 @@ async def test_what_arrived_before_a_break_reaches_a_slow_reader(
     steps: list[Any] = [head(transfer_encoding="chunked"), chunk(pieces[0]), gate, *map(chunk, pieces[1:])]
     if not chunked:
         steps = [head(content_length="999"), pieces[0], gate, *pieces[1:]]
-    async with LoopbackServer([[*steps, 0.05, ending]]) as server, transport.open(server.url, CALL, {}) as reply:
+    async with (
+        LoopbackServer([[*steps, 0.05, ending]]) as server,
+        transport.open(server.url, CALL, headers={}) as reply,
+    ):
         chunks = reply.chunks()
         got = [await anext(chunks)]
         gate.set()
@@ -147,7 +150,7 @@ async def test_redirects_are_not_followed_and_repeated_headers_are_joined(transp
 async def test_read_stops_at_its_limit(transport: HttpTransport) -> None:
     """F18: the first bytes of a long error body are enough, and the connection is closed."""
     async with LoopbackServer([[head(400, content_length="1000000"), b"x" * 100_000, HOLD]]) as server:
-        async with transport.open(server.url, CALL, {}) as reply:
+        async with transport.open(server.url, CALL, headers={}) as reply:
             assert await reply.read(1000) == b"x" * 1000
         await server.until(lambda: server.open == 0)
 
@@ -184,7 +187,7 @@ async def test_every_way_out_closes_the_socket(leave: Callable[[HttpReply], Awai
 
     async def run(url: str) -> None:
         try:
-            async with transport.open(url, CALL, {}) as reply:
+            async with transport.open(url, CALL, headers={}) as reply:
                 await leave(reply)
         finally:
             moments.append(monotonic())
@@ -208,7 +211,7 @@ async def test_dropping_a_generator_around_an_exchange_closes_the_socket(transpo
     """F10: a stream that is dropped without being closed closes its connection, without the collector."""
 
     async def events(url: str) -> AsyncIterator[bytes]:
-        async with transport.open(url, CALL, {}) as reply:
+        async with transport.open(url, CALL, headers={}) as reply:
             async for data in reply.chunks():
                 yield data
 
@@ -242,7 +245,7 @@ async def test_settling_keeps_the_connection(transport: HttpTransport, late: flo
     """A reader that stops at the end mark settles; the next call takes the same connection, last chunk late or not."""
     async with LoopbackServer([stream(b"data: [DONE]\n\n", late)]) as server:
         for _ in range(3):
-            async with transport.open(server.url, CALL, {}) as reply:
+            async with transport.open(server.url, CALL, headers={}) as reply:
                 async for _ in reply.chunks():
                     break
                 await reply.settle()
@@ -253,7 +256,7 @@ async def test_settling_keeps_the_connection(transport: HttpTransport, late: flo
 async def test_settling_is_bounded(transport: HttpTransport, rest: list[Any]) -> None:
     """A server that never ends its body, or has much more to say, is not waited for: the connection is closed."""
     async with LoopbackServer([[*stream(b"data: [DONE]\n\n", 0.01, last=False), *rest]]) as server:
-        async with transport.open(server.url, CALL, {}) as reply:
+        async with transport.open(server.url, CALL, headers={}) as reply:
             async for _ in reply.chunks():
                 break
             began = monotonic()
@@ -270,6 +273,35 @@ async def test_replies_read_to_the_end_share_one_connection(transport: HttpTrans
         assert server.connections == 1
         await asyncio.gather(*(call(transport, server.url) for _ in range(150)))
         assert server.connections == 150
+
+
+@pytest.mark.parametrize("end", [CLOSE, RESET])
+async def test_a_used_connection_that_the_server_closes_is_replaced(transport: HttpTransport, end: Any) -> None:
+    """A call whose kept connection ends without a byte of a reply is sent once more, on a new one, and not again."""
+    calls: list[int] = []
+
+    def answer(seen: Seen) -> list[Any]:
+        calls.append(seen.connection)
+        return [whole(b"{}")] if calls.count(seen.connection) == 1 and len(calls) < 4 else [end]
+
+    async with LoopbackServer(answer) as server:
+        assert (await call(transport, server.url))[1] == b"{}"
+        assert (await call(transport, server.url))[1] == b"{}"
+        assert calls == [0, 0, 1]
+        with pytest.raises(TransientError):
+            await call(transport, server.url)
+        assert calls == [0, 0, 1, 1, 2]
+        assert [seen.body for seen in server.requests] == [CALL.body] * 5
+
+
+@pytest.mark.parametrize("steps", [[b"H"], [b"HTTP/1.1 200 OK\r\nConte"]])
+async def test_a_call_that_was_taken_up_is_not_sent_again(transport: HttpTransport, steps: list[Any]) -> None:
+    """A kept connection that ends inside a reply's head is a failure: the server may have done the work."""
+    async with LoopbackServer([[whole(b"{}")], [*steps, CLOSE]]) as server:
+        await call(transport, server.url)
+        with pytest.raises(TransientError):
+            await call(transport, server.url)
+        assert len(server.requests) == 2
 
 
 async def test_a_refused_connection_is_unavailable(transport: HttpTransport) -> None:
@@ -306,7 +338,7 @@ async def test_what_is_not_http_is_an_error(transport: HttpTransport) -> None:
 async def test_a_bad_url_is_an_invalid_request(transport: HttpTransport, url: str) -> None:
     """A base URL that cannot be called is the caller's mistake, not a passing fault."""
     with pytest.raises(InvalidRequestError):
-        async with transport.open(url, CALL, {}):
+        async with transport.open(url, CALL, headers={}):
             pass
 
 
@@ -401,7 +433,7 @@ async def test_a_netrc_file_never_replaces_the_key(
     netrc.write_text("machine 127.0.0.1 login me password other\n")
     monkeypatch.setenv("NETRC", str(netrc))
     async with LoopbackServer([[whole(b"{}")]]) as server:
-        async with transport.open(server.url, CALL, {"authorization": "Bearer mine"}) as reply:
+        async with transport.open(server.url, CALL, headers={"authorization": "Bearer mine"}) as reply:
             await reply.read()
         await call(transport, server.url)
         assert [seen.headers.get("authorization") for seen in server.requests] == ["Bearer mine", None]
@@ -431,12 +463,12 @@ PROGRAM = textwrap.dedent(
         async with LoopbackServer([stream(b"data: 1\\n\\n"), stream(b"data: 1\\n\\n"),
                                    stream(b"data: 2\\n\\n", HOLD, last=False)]) as server:
             for _ in range(2):
-                async with transport.open(server.url, WireCall(path="/"), {{}}) as reply:
+                async with transport.open(server.url, WireCall(path="/"), headers={{}}) as reply:
                     assert [data async for data in reply.chunks()] == [b"data: 1\\n\\n"]
             assert server.connections == 1
 
             async def events():
-                async with transport.open(server.url, WireCall(path="/"), {{}}) as reply:
+                async with transport.open(server.url, WireCall(path="/"), headers={{}}) as reply:
                     async for data in reply.chunks():
                         yield data
 

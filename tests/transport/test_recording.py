@@ -25,7 +25,7 @@ def record(folder: Path, **more: object) -> Path:
 
 async def play(transport: RecordingTransport) -> list[bytes]:
     """The chunks of the reply."""
-    async with transport.open("http://x", WireCall(path="/"), {}) as reply:
+    async with transport.open("http://x", WireCall(path="/"), headers={}) as reply:
         assert reply.ended is Ended.FRAMED
         return [data async for data in reply.chunks()]
 
@@ -53,7 +53,7 @@ async def test_it_plays_again_for_each_call_and_closes(tmp_path: Path) -> None:
     """Each call gets the whole reply; `read` takes what is left, up to a limit; headers are joined by name."""
     transport = RecordingTransport(record(tmp_path))
     for _ in range(2):
-        async with transport.open("http://x", WireCall(path="/"), {"authorization": "k"}) as reply:
+        async with transport.open("http://x", WireCall(path="/"), headers={"authorization": "k"}) as reply:
             assert (reply.status, reply.headers["x-a"]) == (200, "1, 2")
             assert await reply.read(7) == b"data: 1"
             await reply.settle()
@@ -83,5 +83,23 @@ async def test_every_recording_plays() -> None:
         folder = CORPUS / row["path"]
         transport = RecordingTransport(folder)
         assert b"".join(await play(transport)) == (folder / "response.body").read_bytes()
-        async with transport.open("", WireCall(path="/"), {}) as reply:
+        async with transport.open("", WireCall(path="/"), headers={}) as reply:
             assert str(reply.status) == row["status"]
+
+
+@pytest.mark.parametrize(
+    ("more", "ended"),
+    [
+        ({"headers": [["Content-Length", str(len(BODY) + 1)]]}, Ended.BROKEN),
+        ({"chunk_sizes": [len(BODY), 1]}, Ended.BROKEN),
+        ({"headers": [["Content-Length", str(len(BODY))]]}, Ended.FRAMED),
+        ({"headers": [["Content-Length", "many"]]}, Ended.FRAMED),
+        ({"chunk_sizes": None}, Ended.FRAMED),
+    ],
+)
+async def test_f01_a_body_shorter_than_it_was_recorded_is_broken(
+    tmp_path: Path, more: dict[str, object], ended: Ended
+) -> None:
+    """F01: a file that was cut after it was recorded does not pass for a whole body."""
+    async with RecordingTransport(record(tmp_path, **more)).open("http://x", WireCall(path="/"), headers={}) as reply:
+        assert reply.ended is ended

@@ -15,7 +15,7 @@ _KEPT = 16
 _NO_WORDS = ("tool_choice", "output", "temperature", "top_p", "stop", "seed", "options")
 
 
-def adjusted(adapter: Any, ctx: GenerateContext, notes: list[Note], *, alone: bool = True) -> Any:
+def adjusted(adapter: Any, ctx: GenerateContext, *, notes: list[Note], alone: bool = True) -> Any:
     """The adapter with the context's brief, ceiling and effort: itself, or a shallow copy that is kept for next time.
 
     Args:
@@ -58,7 +58,7 @@ def _copy(adapter: Any, wanted: dict[str, Any]) -> Any:
     return made
 
 
-def with_brief(messages: Rendered, adapter: Any, ctx: GenerateContext) -> Rendered:
+def with_brief(messages: Rendered, adapter: Any, *, ctx: GenerateContext) -> Rendered:
     """The messages, the brief in front where the adapter has no `system` that holds it."""
     if ctx.brief and getattr(adapter, "system", None) != ctx.brief:
         messages.insert(0, {"role": "system", "content": ctx.brief})

@@ -14,7 +14,7 @@ from isthmus.models.fold import close, iterate
 _PAIRS = "('text', str), ('thinking', str) and last ('done', ChatResponse)"
 
 
-async def chat_events(said: Any, dialect: str, ctx: GenerateContext, notes: list[Note]) -> AsyncIterator[Event]:
+async def chat_events(said: Any, dialect: str, *, ctx: GenerateContext, notes: list[Note]) -> AsyncIterator[Event]:
     """The events of a chat-face stream.
 
     Args:
@@ -50,7 +50,7 @@ async def chat_events(said: Any, dialect: str, ctx: GenerateContext, notes: list
         await close(source)
     if not done:
         raise ProtocolError("stream_with_tools ended without ('done', ChatResponse) (rule end)")
-    step = from_chat(response, dialect, ctx.tools)
+    step = from_chat(response, dialect, tools=ctx.tools)
     _agree("".join(texts), response.text)
     for event in _rest(step, thought, notes):
         yield event

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from isthmus.errors import TierError
 from isthmus.models.contract import GenerateContext
@@ -17,8 +16,7 @@ from isthmus.wire.call import Ended, WireCall, WireReply
 from isthmus.wire.frame import Frame
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """An encoded request, and what encoding it changed or left out."""
 
     call: WireCall
@@ -98,7 +96,7 @@ class Reply(Protocol):
 class Transport(Protocol):
     """Carries calls; knows nothing of what they say."""
 
-    def open(self, url: str, call: WireCall, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Reply]:
+    def open(self, url: str, call: WireCall, *, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Reply]:
         """Send the call and wait for the head of the reply; leaving the block closes or releases the connection.
 
         Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from email.utils import formatdate
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from isthmus.models.events import Event, Finish, Note, StepResult, framed
 from isthmus.models.fold import close, consume_stream
 from isthmus.models.jsontext import loads
 from isthmus.observability import hooks
-from isthmus.secret import HIDDEN, Secret, redact
+from isthmus.secret import HIDDEN, Address, Secret, clean_url, redact
 from isthmus.wire.call import Ended, WireReply
 from isthmus.wire.frame import Frame
 from isthmus.wire.ndjson import NDJSONParser
@@ -68,7 +68,7 @@ class WireAdapter(ModelAdapter):
     base_url: str
 
     def _wire(self, codec: Codec, transport: Transport, keys: Keys, base_url: str) -> None:
-        self.codec, self.transport, self.keys, self.base_url = codec, transport, keys, base_url.rstrip("/")
+        self.codec, self.transport, self.keys, self.base_url = codec, transport, keys, Address(base_url.rstrip("/"))
 
     def stream(self, ctx: GenerateContext) -> AsyncIterator[Event]:
         """The reply's events as they arrive."""
@@ -77,6 +77,9 @@ class WireAdapter(ModelAdapter):
     async def generate(self, ctx: GenerateContext) -> StepResult:
         """The reply whole, in one round trip."""
         return await consume_stream(self._events(ctx, stream=False))
+
+    # They return a bare generator and a settled result: the faces need not see to that.
+    stream._isthmus_bare = generate._isthmus_bare = True  # type: ignore[attr-defined]
 
     async def aclose(self) -> None:
         """Close the adapter's connections in the running loop."""
@@ -88,58 +91,77 @@ class WireAdapter(ModelAdapter):
         What the reply is decides how it is read, not what was asked for: servers answer either with either.
         """
         request = self.codec.encode(ctx, stream=stream)
-        reading: _Reading | None = None
-        async with self._open(request) as reply:
-            chunks = reply.chunks()
-            if hooks.listening():
-                chunks = self._heard(chunks, self._url(request))
-            try:
-                first = await _first_bytes(reply, chunks)
-                whole = _is_document(reply, request, first, self.keys.secrets())
-                if whole:
-                    first += b"".join([chunk async for chunk in chunks])
-                reading = _Reading(self.codec.decoder(whole=whole), request, self.keys.secrets)
-                feed = reading.feed
-                for event in reading.document(first, reply.ended) if whole else feed(first):
-                    yield event
-                if not reading.done:
-                    async for chunk in chunks:
-                        for event in feed(chunk):
-                            yield event
-                        if reading.done:
-                            break
-                for event in reading.end(reply.ended):
-                    yield event
-            finally:
-                await close(chunks)
-                if reading is not None and reading.complete:
-                    await reply.settle()
-
-    @asynccontextmanager
-    async def _open(self, request: Request) -> AsyncGenerator[Reply, None]:
-        """The reply to a request, once its status says success; a 401 is tried again with a new key, once."""
-        url, call = self._url(request), request.call
+        del ctx
         for last in (False, True):
-            headers = await self.keys.headers(refresh=last)
-            if hooks.listening():
-                shown = {name: HIDDEN if isinstance(value, Secret) else value for name, value in headers.items()}
-                sent = {**call.headers, **shown}
-                hooks.emit(hooks.WireSent(method=call.method, url=url, headers=sent, body=call.body))
-            async with self.transport.open(url, call, headers) as reply:
+            async with await self._exchange(request, refresh=last) as reply:
+                if not await self._accepted(reply, request, last=last):
+                    continue
+                chunks = reply.chunks()
                 if hooks.listening():
-                    hooks.emit(hooks.WireReceived(url=url, status=reply.status, headers=dict(reply.headers)))
-                if 200 <= reply.status < 300:
-                    yield reply
-                    return
-                if reply.status != 401 or last or not self.keys.refreshable:
-                    raise await self._failure(reply, url)
-                await reply.settle()
+                    chunks = self._heard(chunks, self._url(request))
+                reading = _Reading(self.codec, request, self.keys.secrets)
+                # A body may be large, and a reply take long.
+                del request
+                try:
+                    for event in await reading.begin(reply, chunks):
+                        yield event
+                    decoder, decode, parse = reading.decoder, reading.decoder.feed, reading.parse
+                    if not decoder.done:
+                        async for chunk in chunks:
+                            for frame in parse(chunk):
+                                try:
+                                    for event in decode(frame):
+                                        yield event
+                                except _FAULTS as error:
+                                    failure = reading.failure(error, frame)
+                                    raise failure from failure.__cause__
+                                if decoder.done:
+                                    break
+                            if decoder.done:
+                                break
+                    for event in reading.end(reply.ended):
+                        yield event
+                except TierError as error:
+                    # What arrived may repeat the key, and the frames from here on hold it.
+                    chunk = frame = None  # type: ignore[assignment]
+                    raise error.with_traceback(None) from error.__cause__
+                finally:
+                    await close(chunks)
+                    if reading.complete:
+                        await reply.settle()
+                return
+
+    async def _exchange(self, request: Request, *, refresh: bool) -> AbstractAsyncContextManager[Reply]:
+        """The call, ready to be sent with the key of the moment or with a new one."""
+        url, call = self._url(request), request.call
+        headers = await self.keys.headers(refresh=refresh)
+        if hooks.listening():
+            shown = {name: HIDDEN if isinstance(value, Secret) else value for name, value in headers.items()}
+            sent = {**call.headers, **shown}
+            hooks.emit(hooks.WireSent(method=call.method, url=clean_url(url), headers=sent, body=call.body))
+        return self.transport.open(url, call, headers=headers)
+
+    async def _accepted(self, reply: Reply, request: Request, *, last: bool) -> bool:
+        """Whether the status says success; False for a 401 that a new key may mend.
+
+        Raises:
+            TierError: the status says that it failed, and nothing else can be tried.
+        """
+        if hooks.listening():
+            told = {name: redact(value, self.keys.secrets()) for name, value in reply.headers.items()}
+            hooks.emit(hooks.WireReceived(url=clean_url(self._url(request)), status=reply.status, headers=told))
+        if 200 <= reply.status < 300:
+            return True
+        if reply.status != 401 or last or not self.keys.refreshable:
+            raise await self._failure(reply, self._url(request))
+        await reply.settle()
+        return False
 
     async def _failure(self, reply: Reply, url: str) -> TierError:
         text = (await reply.read(_ERROR_BODY)).decode("utf-8", "replace")
         body = redact(text, self.keys.secrets()).encode()
         if hooks.listening():
-            hooks.emit(hooks.WireChunk(url=url, data=body))
+            hooks.emit(hooks.WireChunk(url=clean_url(url), data=body))
         headers = {"date": formatdate(usegmt=True), **reply.headers}
         return self.codec.classify(WireReply(reply.status, headers, body))
 
@@ -150,83 +172,117 @@ class WireAdapter(ModelAdapter):
                 shown = chunk
                 for secret in self.keys.secrets():
                     shown = shown.replace(secret.encode(), HIDDEN.encode())
-                hooks.emit(hooks.WireChunk(url=url, data=shown))
+                hooks.emit(hooks.WireChunk(url=clean_url(url), data=shown))
                 yield chunk
         finally:
             await close(chunks)
 
-    def _url(self, request: Request) -> str:
+    def _url(self, request: Request) -> Address:
         path = request.call.path
-        return path if "://" in path else self.base_url + path
+        if "://" in path:
+            return Address(path)
+        base, mark, query = self.base_url.partition("#")[0].partition("?")
+        joint = "&" if "?" in path else "?"
+        return Address(base.rstrip("/") + path + (joint + query if mark and query else ""))
 
 
 class _Reading:
     """One reply on its way through parser and decoder; whatever fails on that way leaves as a `TierError`."""
 
-    __slots__ = ("_decoder", "_parser", "_request", "_secrets", "complete")
+    __slots__ = ("_codec", "_framing", "_notes", "_parser", "_secrets", "_streamed", "complete", "decoder")
 
-    def __init__(self, decoder: Decoder, request: Request, secrets: Callable[[], Iterable[str]]) -> None:
-        self._decoder = decoder
-        self._request = request
+    decoder: Decoder
+
+    def __init__(self, codec: Codec, request: Request, secrets: Callable[[], Iterable[str]]) -> None:
+        self._codec = codec
+        self._notes = request.notes
         self._secrets = secrets
-        self._parser = _PARSERS[request.call.framing]()
+        self._streamed, self._framing = request.call.stream, request.call.framing
+        self._parser = _PARSERS[self._framing]()
         self.complete = False
 
-    @property
-    def done(self) -> bool:
-        """Whether the end mark was seen."""
-        return self._decoder.done
+    async def begin(self, reply: Reply, chunks: AsyncIterator[bytes]) -> Iterable[Event]:
+        """The events in the first bytes, which tell what the reply is: all of a document's.
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that a chunk of a stream completes; what follows the end mark is not read."""
-        return self._decoded(self._parser.feed(chunk))
-
-    def document(self, body: bytes, ended: Ended) -> Iterator[Event]:
-        """The events of a whole reply."""
-        frame = Frame(body)
-        if ended is not Ended.FRAMED and not _is_whole(frame):
-            raise TransientError(f"the reply was cut after {len(body)} bytes")
+        Raises:
+            ProtocolError: it is neither a stream nor a document.
+            TransientError: it is a document that was cut.
+        """
+        kind = reply.headers.get("content-type", "").split(";")[0].strip().lower()
+        first = await _first_bytes(kind, chunks)
+        whole = self._is_document(kind, first)
+        if whole is None:
+            raise self._neither(kind, reply.status, first)
+        self.decoder = self._codec.decoder(whole=whole)
+        if not whole:
+            return self._decoded(self._parser.feed(first))
+        frame = Frame(first + b"".join([chunk async for chunk in chunks]))
+        if reply.ended is not Ended.FRAMED and not _is_whole(frame):
+            raise TransientError(f"the reply was cut after {len(frame.data)} bytes")
         return self._decoded([frame])
+
+    def parse(self, chunk: bytes) -> Iterable[Frame]:
+        """The frames that a chunk of a stream completes."""
+        return self._parser.feed(chunk)
 
     def end(self, ended: Ended) -> Iterator[Event]:
         """The events that are due at the end, the encoder's notes first in the finish's own."""
-        decoder, notes = self._decoder, self._request.notes
+        decoder, notes = self.decoder, self._notes
         if not decoder.done:
             # A last frame that was cut is no frame: whether the reply is complete without it, the decoder knows.
             yield from self._decoded([frame for frame in self._parser.close() if _is_whole(frame)])
         try:
             events = list(decoder.close(Ended.FRAMED if decoder.done else ended))
         except _FAULTS as error:
-            failure = self._failure(error)
+            failure = self.failure(error)
             raise failure from failure.__cause__
         self.complete = True
         for event in events:
             yield _with_notes(event, notes) if notes and isinstance(event, Finish) else event
 
     def _decoded(self, frames: Iterable[Frame]) -> Iterator[Event]:
-        decoder = self._decoder
-        decode = decoder.feed
+        decoder = self.decoder
         for frame in frames:
             try:
-                yield from decode(frame)
+                yield from decoder.feed(frame)
             except _FAULTS as error:
-                failure = self._failure(error, frame)
+                failure = self.failure(error, frame)
                 raise failure from failure.__cause__
             if decoder.done:
                 return
 
-    def _failure(self, error: Exception, frame: Frame | None = None) -> TierError:
+    def failure(self, error: Exception, frame: Frame | None = None) -> TierError:
         """The error without keys, which providers repeat in their messages; a decoder's own fault as "protocol"."""
         secrets = tuple(self._secrets())
         if not isinstance(error, TierError):
             shown = f": {frame.data[:_EXCERPT].decode('utf-8', 'replace')}" if frame is not None else " at the end"
             fault, error = error, ProtocolError(f"the reply is malformed ({type(error).__name__}: {error}){shown}")
-            error.__cause__ = fault
+            error.__cause__ = fault.with_traceback(None)
+        said = frame.data.decode("utf-8", "replace") if frame is not None else ""
+        if redact(said, secrets) != said:
+            error.__cause__ = error.__context__ = None
         error.message = redact(error.message, secrets)
         error.args = (error.message,)
         error.body = redact(error.body, secrets) if error.body else error.body
         error.code = redact(error.code, secrets) if error.code else error.code
         return error
+
+    def _is_document(self, kind: str, first: bytes) -> bool | None:
+        """Whether the body is one JSON document rather than a stream; None where it is neither."""
+        start = first.lstrip(_BLANK)
+        declared = kind in _STREAM_TYPES
+        if start[:1] in (b"{", b"["):
+            lines = declared or (self._framing == "ndjson" and kind != "application/json")
+            return not (self._streamed and lines)
+        return False if declared or not start or _LIKE_A_STREAM.match(start) else None
+
+    def _neither(self, kind: str, status: int, first: bytes) -> ProtocolError:
+        excerpt = redact(first.lstrip(_BLANK)[:_EXCERPT].decode("utf-8", "replace"), self._secrets())
+        return ProtocolError(
+            f"the reply is {kind or 'of no stated type'}, neither events nor JSON: is the base URL right? {excerpt}",
+            status=status,
+            body=excerpt,
+        )
 
 
 def _with_notes(end: Finish, notes: tuple[Note, ...]) -> Finish:
@@ -245,36 +301,11 @@ def _is_whole(frame: Frame) -> bool:
     return True
 
 
-def _kind(reply: Reply) -> str:
-    return reply.headers.get("content-type", "").split(";")[0].strip().lower()
-
-
-async def _first_bytes(reply: Reply, chunks: AsyncIterator[bytes]) -> bytes:
+async def _first_bytes(kind: str, chunks: AsyncIterator[bytes]) -> bytes:
     """As much of the body as tells what it is."""
     first = b""
     async for chunk in chunks:
         first += chunk
-        if _kind(reply) in _STREAM_TYPES or len(first.lstrip(_BLANK)) >= _TELLING:
+        if kind in _STREAM_TYPES or len(first.lstrip(_BLANK)) >= _TELLING:
             break
     return first
-
-
-def _is_document(reply: Reply, request: Request, first: bytes, secrets: Iterable[str]) -> bool:
-    """Whether the body is one JSON document rather than a stream.
-
-    Raises:
-        ProtocolError: it is neither.
-    """
-    kind, call, start = _kind(reply), request.call, first.lstrip(_BLANK)
-    declared = kind in _STREAM_TYPES
-    if start[:1] in (b"{", b"["):
-        lines = declared or (call.framing == "ndjson" and kind != "application/json")
-        return not (call.stream and lines)
-    if declared or not start or _LIKE_A_STREAM.match(start):
-        return False
-    excerpt = redact(start[:_EXCERPT].decode("utf-8", "replace"), secrets)
-    raise ProtocolError(
-        f"the reply is {kind or 'of no stated type'}, neither events nor JSON: is the base URL right? {excerpt}",
-        status=reply.status,
-        body=excerpt,
-    )

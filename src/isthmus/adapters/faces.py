@@ -52,13 +52,16 @@ class Source:
         written: its own generating methods by name, as they stand in its body.
     """
 
-    __slots__ = ("_stream", "_whole", "owner", "written")
+    __slots__ = ("_bare", "_settled", "_stream", "_whole", "owner", "written")
 
     def __init__(self, owner: type, written: Mapping[str, Any]) -> None:
         self.owner = owner
         self.written = written
         self._stream = next((name for name in STREAMS if name in written), None)
         self._whole = next((name for name in WHOLES if name in written), None)
+        stream, generate = written.get("stream"), written.get("generate")
+        self._bare = inspect.isasyncgenfunction(stream) or hasattr(stream, "_isthmus_bare")
+        self._settled = hasattr(generate, "_isthmus_bare")
 
     @property
     def steps(self) -> bool:
@@ -69,7 +72,7 @@ class Source:
         """The bare events of one call: a stream from a stream, else from a whole reply."""
         if self._stream == "stream":
             method = self.written["stream"]
-            if inspect.isasyncgenfunction(method):
+            if self._bare:
                 return bound(method, adapter)(ctx)  # type: ignore[no-any-return]
             return _called(method, adapter, ctx)
         opened = {"stream_with_tools": self._chat_stream, "stream_response": self._model_stream, None: self._one_shot}
@@ -77,6 +80,8 @@ class Source:
 
     async def whole(self, adapter: Any, ctx: GenerateContext) -> StepResult:
         """The whole reply of one call: a whole reply from a whole reply, else from a stream."""
+        if self._settled:
+            return await bound(self.written["generate"], adapter)(ctx)  # type: ignore[no-any-return]
         asked = {"generate": self._generated, "chat": self._chatted, "get_response": self._responded}
         if self._whole is None:
             return await consume_stream(self.events(adapter, ctx))
@@ -96,13 +101,13 @@ class Source:
         notes: list[Note] = []
         target, *arguments = await self._chat_arguments(adapter, ctx, notes)
         reply = await _awaited(bound(self.written["chat"], target)(*arguments))
-        return _noted(from_chat(reply, dialect_of(adapter), ctx.tools), notes)
+        return _noted(from_chat(reply, dialect_of(adapter), tools=ctx.tools), notes)
 
     async def _chat_stream(self, adapter: Any, ctx: GenerateContext) -> AsyncIterator[Event]:
         notes: list[Note] = []
         target, *arguments = await self._chat_arguments(adapter, ctx, notes)
         said = bound(self.written["stream_with_tools"], target)(*arguments)
-        events = chat_events(said, dialect_of(adapter), ctx, notes)
+        events = chat_events(said, dialect_of(adapter), ctx=ctx, notes=notes)
         try:
             async for event in events:
                 yield event
@@ -111,14 +116,14 @@ class Source:
 
     async def _chat_arguments(self, adapter: Any, ctx: GenerateContext, notes: list[Note]) -> tuple[Any, Any, Any]:
         alone = self._alone(adapter)
-        target = adjusted(adapter, ctx, notes, alone=alone)
+        target = adjusted(adapter, ctx, notes=notes, alone=alone)
         if alone:
             note_left_out(ctx, notes)
         make = getattr(target, "make_tool_turn", None)
         turns = Turns(None if hasattr(make, "_isthmus_default") else make, dialect_of(adapter), alone)
-        messages = await chat_messages(ctx, turns, notes)
+        messages = await chat_messages(ctx, turns, notes=notes)
         tools = () if alone and ctx.tool_choice == "none" else ctx.tools
-        return target, with_brief(messages, target, ctx), tool_dicts(tools)
+        return target, with_brief(messages, target, ctx=ctx), tool_dicts(tools)
 
     def _alone(self, adapter: Any) -> bool:
         """Whether no class further up wrote anything: what this one cannot be told is lost."""
@@ -243,7 +248,9 @@ def _get_response(source: Source) -> Any:
     ) -> ModelResponse:
         """The whole reply as a `ModelResponse`."""
         try:
-            ctx = read_model_context(messages, {**kwargs, **(extra_call_args or {})}, schema, tools, _own_brief(self))
+            ctx = read_model_context(
+                messages, {**kwargs, **(extra_call_args or {})}, schema=schema, tools=tools, own_brief=_own_brief(self)
+            )
             return to_response(await source.whole(self, ctx), str(getattr(self, "model", "")))
         except Exception as error:
             failure = classify(error)
@@ -264,7 +271,9 @@ def _stream_response(source: Source) -> Any:
         **kwargs: Any,
     ) -> AsyncIterator[ModelStreamEvent]:
         """The reply as `ModelStreamEvent`s, "completed" last; a failure is an "error" event, then raised."""
-        ctx = read_model_context(messages, {**kwargs, **(extra_call_args or {})}, schema, tools, _own_brief(self))
+        ctx = read_model_context(
+            messages, {**kwargs, **(extra_call_args or {})}, schema=schema, tools=tools, own_brief=_own_brief(self)
+        )
         async with EventStream(source.events(self, ctx), timeouts_of(self)) as events:
             try:
                 async for event in events:

@@ -76,7 +76,7 @@ def model_arguments(ctx: GenerateContext) -> dict[str, Any]:
 
 
 def read_model_context(
-    messages: Any, options: Mapping[str, Any], schema: Any, tools: Any, own_brief: str
+    messages: Any, options: Mapping[str, Any], *, schema: Any, tools: Any, own_brief: str
 ) -> GenerateContext:
     """The context that a call of the model face asks for.
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from isthmus.errors import ConfigError, IsthmusError, MissingDependencyError
 from isthmus.models.capabilities import capabilities_from_limits
-from isthmus.settings import LLM_KEYS, like_parameter, unknown_key
+from isthmus.settings import LLM_KEYS, hidden, like_parameter, unknown_key
 
 GROUP = "isthmus.adapters"
 Factory = Callable[..., Any]
@@ -163,7 +163,7 @@ def _dotted(path: str, row: BuiltIn | None = None, label: str = "") -> Factory:
         raise
     except Exception as error:
         if row is not None and row.package and getattr(error, "name", None) == row.package:
-            raise MissingDependencyError(f"provider {label!r}", row.package, row.extra) from error
+            raise MissingDependencyError(f"provider {label!r}", row.package, extra=row.extra) from error
         raise ConfigError(
             f"provider {label!r}: {type(error).__name__}: {error}; a dotted path reads package.module:Class"
         ) from error
@@ -221,6 +221,7 @@ def load_adapter(provider: str, **settings: Any) -> Any:
         ConfigError: no such provider; a setting that nothing takes; a factory that makes no adapter.
         MissingDependencyError: an optional package is not installed.
     """
+    settings = hidden(settings)
     found = resolve(provider)
     for key in settings:
         if key not in found.parameters and key not in LLM_KEYS and key not in _NEVER:
@@ -235,7 +236,7 @@ def build_adapter(found: Provider, settings: Mapping[str, Any]) -> Any:
         ConfigError: its factory refuses the settings or makes no adapter.
     """
     taken = {
-        key: like_parameter(key, value, found.parameters[key], where=f"provider {found.name!r}")
+        key: like_parameter(key, value, default=found.parameters[key], where=f"provider {found.name!r}")
         for key, value in settings.items()
         if key in found.parameters and key != "provider"
     }

@@ -80,7 +80,7 @@ class Turns:
     alone: bool = True
 
 
-async def chat_messages(ctx: GenerateContext, turns: Turns, notes: list[Note]) -> Rendered:
+async def chat_messages(ctx: GenerateContext, turns: Turns, *, notes: list[Note]) -> Rendered:
     """The transcript as a chat-face class wants it: tool turns in its own shape, the rest as role dicts.
 
     Args:

@@ -80,7 +80,7 @@ def to_chat(step: StepResult, *, inner: bool = False) -> ChatResponse:
     return with_origin(response, assistant_message(step))
 
 
-def from_chat(response: Any, dialect: str, tools: Iterable[ToolSpec] = ()) -> StepResult:
+def from_chat(response: Any, dialect: str, *, tools: Iterable[ToolSpec] = ()) -> StepResult:
     """The reply that a chat-face method returned.
 
     Args:
@@ -101,7 +101,7 @@ def from_chat(response: Any, dialect: str, tools: Iterable[ToolSpec] = ()) -> St
     reason = response.stop_reason
     notes = () if reason else (Note(NoteCode.NO_FINISH_REASON, "the reply came without a stop_reason"),)
     content: list[Text | Call] = [Text(response.text)] if response.text else []
-    content += [make_call(call.name, call.input, call.id or None) for call in response.tool_calls or ()]
+    content += [make_call(call.name, call.input, call_id=call.id or None) for call in response.tool_calls or ()]
     step = StepResult(
         events=tuple(content),
         finish=finish_of(str(reason or "")),
@@ -218,7 +218,9 @@ def from_response(response: Any) -> StepResult:
     content: list[Text | Call] = [Text(text)] if text else []
     for call in peek(message, "tool_calls") or ():
         function = peek(call, "function")
-        content.append(make_call(str(peek(function, "name") or ""), peek(function, "arguments"), peek(call, "id")))
+        content.append(
+            make_call(str(peek(function, "name") or ""), peek(function, "arguments"), call_id=peek(call, "id"))
+        )
     finish = FinishReason.REFUSAL.value if refusal else finish_of(reason)
     notes = [] if reason else [Note(NoteCode.NO_FINISH_REASON, "the reply came without a finish_reason")]
     if len(choices) > 1:

@@ -57,7 +57,7 @@ def needs(ctx: GenerateContext) -> frozenset[str]:
     return frozenset({"tools"}) if ctx.tools else frozenset()
 
 
-def require(chain_id: str, members: Sequence[Member], wanted: Iterable[str]) -> None:
+def require(chain_id: str, members: Sequence[Member], *, wanted: Iterable[str]) -> None:
     """See to it that any tier may serve.
 
     Raises:
@@ -94,7 +94,7 @@ class ChainCall:
         "setup",
     )
 
-    def __init__(self, setup: Setup, run: Run, ctx: GenerateContext) -> None:
+    def __init__(self, setup: Setup, run: Run, *, ctx: GenerateContext) -> None:
         order = range(len(setup.members))
         first = run.start if setup.sticky else 0
         self.setup = setup
@@ -127,7 +127,7 @@ class ChainCall:
         Raises:
             InvalidRequestError: a tier lacks what the request needs.
         """
-        require(self.setup.id, self.setup.members, needs(self.ctx))
+        require(self.setup.id, self.setup.members, wanted=needs(self.ctx))
         self._report(Report("chain.started", {"tiers": [member.id for member in self.setup.members]}))
         self._select()
 
@@ -247,7 +247,7 @@ class ChainCall:
             self._failures.append(record)
 
     def _move(self, event: Happening) -> None:
-        self._state, effects = step(self.setup.rules, self._state, event)
+        self._state, effects = step(self.setup.rules, self._state, event=event)
         for effect in effects:
             if isinstance(effect, Forget):
                 self._due.append(Reset(effect.attempt))

@@ -90,7 +90,7 @@ class Chain:
         Raises:
             InvalidRequestError: a tier cannot; names each tier and what it lacks.
         """
-        require(self.id, self._setup.members, needs)
+        require(self.id, self._setup.members, wanted=needs)
 
     def stream(self, ctx: GenerateContext) -> EventStream:
         """The reply's events as they arrive, from the first tier that has any.
@@ -115,7 +115,7 @@ class Chain:
 
     def _events(self, ctx: GenerateContext, watch: Watchdog) -> AsyncGenerator[Event, None]:
         run = Run() if self._run is None else self._run
-        return _drive(ChainCall(self._setup, run, ctx), watch)
+        return _drive(ChainCall(self._setup, run, ctx=ctx), watch)
 
     @asynccontextmanager
     async def open_run(self) -> AsyncIterator[Chain]:

@@ -15,9 +15,12 @@ No clock, no chance, no I/O: the driver feeds them in.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from isthmus.errors import ErrorClass, TierError
 from isthmus.models.retry import RetryPolicy, is_hint
@@ -58,8 +61,7 @@ class Rules:
     fallback_on_refused: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class State(msgspec.Struct, frozen=True, kw_only=True):
     """Where one call stands.
 
     Args:
@@ -139,7 +141,7 @@ Effect: TypeAlias = Report | Forget
 Move: TypeAlias = tuple[State, tuple[Effect, ...]]
 
 
-def step(rules: Rules, state: State, event: Happening) -> Move:
+def step(rules: Rules, state: State, *, event: Happening) -> Move:
     """The next state, and what the driver has to do on the way there.
 
     Raises:

@@ -77,7 +77,7 @@ class DefaultAgent:
         """
         begun = start((*history, *_messages(input)), self._request, tools=self.tools, limits=self._limits)
         context = ToolExecutionContext(run_id=uuid4().hex, agent_name=self.name)
-        return RunStream(begun, self._chain, context)
+        return RunStream(begun, self._chain, context=context)
 
     async def run(self, input: RunInput, history: Sequence[Message] = ()) -> RunResult:
         """Run to the end. A run that is cut returns what there is; its `outcome` says why.

@@ -246,7 +246,7 @@ class RunStream:
 
     __slots__ = ("__weakref__", "_events", "_run", "_watch")
 
-    def __init__(self, begun: Next, model: Any, context: ToolExecutionContext) -> None:
+    def __init__(self, begun: Next, model: Any, *, context: ToolExecutionContext) -> None:
         state, effects = begun
         self._run = Run(state, deque(effects), context)
         self._watch = Watchdog(_UNTIMED)

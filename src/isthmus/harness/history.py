@@ -84,7 +84,7 @@ def with_id(call: Call, call_id: str) -> Call:
     return framed(Call(call.tool, call.input, call_id, call.arguments, call.problem), call.raw)  # type: ignore[no-any-return]
 
 
-def reply_message(step: StepResult, text: str, calls: Sequence[Call]) -> tuple[Message | None, tuple[Note, ...]]:
+def reply_message(step: StepResult, text: str, *, calls: Sequence[Call]) -> tuple[Message | None, tuple[Note, ...]]:
     """The transcript's entry of a reply, or None where it has nothing to keep.
 
     Args:

@@ -309,7 +309,7 @@ def _committed(state: LoopState, step: StepResult, shown: str) -> LoopState:
     """With the reply in the transcript, and its calls waiting for their results."""
     changes = renamed(step.calls, state.ids)
     calls = tuple(with_id(call, changes.get(call.call_id or "", call.call_id or "")) for call in step.calls)
-    message, notes = reply_message(step, state.open_text + shown, calls)
+    message, notes = reply_message(step, state.open_text + shown, calls=calls)
     moved = tuple(Note(NoteCode.CALL_ID_CHANGED, f"{old!r} was taken: now {new!r}") for old, new in changes.items())
     return replace(
         state,
@@ -329,7 +329,7 @@ def _answered(state: LoopState, results: Mapping[str, ToolResult], otherwise: st
     for call in state.calls:
         call_id = call.call_id or ""
         result = results.get(call_id)
-        answers.append(tool_message(call_id, otherwise if result is None else result.content, call.tool))
+        answers.append(tool_message(call_id, otherwise if result is None else result.content, name=call.tool))
     return replace(state, messages=(*state.messages, *answers), calls=())
 
 

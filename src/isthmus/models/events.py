@@ -79,7 +79,8 @@ class _RawSlot:
             return None
 
 
-_set_raw = _RawSlot._raw.__set__  # type: ignore[attr-defined]
+set_raw = _RawSlot._raw.__set__  # type: ignore[attr-defined]
+"""Gives an event just made the frame that it came from."""
 
 
 class Text(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="text"):
@@ -282,7 +283,7 @@ EVENT_TYPES: frozenset[type] = frozenset({Text, Call, Finish, Reasoning, CallDel
 
 def framed(event: Any, frame: Frame | None) -> Any:
     """The same event, with the frame that it came from as its `raw`."""
-    _set_raw(event, frame)
+    set_raw(event, frame)
     return event
 
 

@@ -200,7 +200,7 @@ async def _attempt(item: _Ready, limit: float | None, plain: bool) -> tuple[str,
 
 async def _call(item: _Ready, token: CancellationToken, plain: bool) -> Any:
     def call() -> Any:
-        return item.tool.call(item.args, token, item.context)
+        return item.tool.call(item.args, token, context=item.context)
 
     value = await _in_thread(call, item.tool.name) if plain else call()
     return await value if isawaitable(value) else value

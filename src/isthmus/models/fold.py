@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import suppress
 from inspect import isawaitable
 from typing import Any
 
 from isthmus.errors import ProtocolError, TierError, UnclassifiedError, chain_of_causes, tier_error
 from isthmus.models.contract import TextCallback
 from isthmus.models.events import (
+    EVENT_TYPES,
     Call,
     Event,
     Finish,
@@ -81,7 +81,7 @@ class Fold:
 
     def _add_other(self, event: Event) -> Event:
         if isinstance(event, Call):
-            event = identified(event, self._calls, self._notes)
+            event = identified(event, self._calls, notes=self._notes)
             self._flush()
             self._events.append(event)
         elif isinstance(event, Reasoning):
@@ -98,7 +98,7 @@ class Fold:
     def _finished(self, event: Finish) -> Finish:
         self._flush()
         reason = to_finish_reason(event.finish, "finish event")
-        finish, notes = settle(reason, tuple(self._events), (*self._notes, *event.notes))
+        finish, notes = settle(reason, tuple(self._events), notes=(*self._notes, *event.notes))
         if finish != event.finish or notes != event.notes:
             settled = Finish(finish, event.usage, event.raw_reason, event.error, event.native, notes)
             event = framed(settled, event.raw)
@@ -170,8 +170,11 @@ async def close(source: Any) -> None:
     """Close a stream if it can be closed; a failure to close never replaces the outcome."""
     aclose = getattr(source, "aclose", None)
     if aclose is not None:
-        with suppress(Exception):
+        # Not `suppress`: it costs more than the closing.
+        try:
             await aclose()
+        except Exception:
+            return
 
 
 async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> StepResult:
@@ -189,10 +192,10 @@ async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> St
         ProtocolError: it broke the contract before any content.
     """
     fold = Fold()
-    source = iterate(stream)
+    source = stream if hasattr(stream, "__anext__") else iterate(stream)
     try:
         async for item in source:
-            event = fold.add(to_event(item))
+            event = fold.add(item if type(item) in EVENT_TYPES else to_event(item))
             if on_text is not None and isinstance(event, Text) and event.text:
                 said = on_text(event.text)
                 if isawaitable(said):
@@ -208,4 +211,4 @@ async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> St
             raise failure from failure.__cause__
         return fold.failed(failure)
     finally:
-        await source.aclose()  # type: ignore[attr-defined]
+        await close(source)

@@ -7,10 +7,12 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
+from isthmus.errors import InvalidRequestError
 from isthmus.models.events import Native, Note, NoteCode, StepResult
-from isthmus.models.jsontext import dumps
+from isthmus.models.jsontext import Raw, dumps, loads
 
 RESERVED = "_isthmus"
+_KEY = dumps(RESERVED)
 
 
 class MessageRole(StrEnum):
@@ -51,6 +53,39 @@ def provider_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, A
     return [{key: value for key, value in message.items() if key != RESERVED} for message in messages]
 
 
+def without_reserved(value: Any) -> Any:
+    """The value without this library's key at any depth; JSON text that has none of it stays verbatim."""
+    if isinstance(value, Mapping):
+        return {key: without_reserved(item) for key, item in value.items() if key != RESERVED}
+    if isinstance(value, list | tuple):
+        return [without_reserved(item) for item in value]
+    if isinstance(value, Raw) and _KEY in bytes(value):
+        return without_reserved(loads(value))
+    return value
+
+
+def sendable(body: Mapping[str, Any]) -> bytes:
+    """A request's body as JSON, free of this library's bookkeeping whoever put it there."""
+    data = dumps(body)
+    return dumps(without_reserved(body)) if _KEY in data else data
+
+
+def check_form(message: Any, place: str) -> None:
+    """Whether a message is one at all, for a codec to begin with.
+
+    Raises:
+        InvalidRequestError: it is no dict, or its calls are no list of dicts; names the place.
+    """
+    if not isinstance(message, Mapping):
+        raise InvalidRequestError(f"{place}: a message must be a dict with a role, not {type(message).__name__}")
+    calls = message.get("tool_calls")
+    if calls and not (isinstance(calls, list | tuple) and all(isinstance(call, Mapping) for call in calls)):
+        raise InvalidRequestError(f"{place}.tool_calls: must be a list of dicts with a function, not {calls!r:.80}")
+    content = message.get("content")
+    if isinstance(content, bytes | bytearray | memoryview):
+        raise InvalidRequestError(f"{place}.content: bytes have no JSON form: send text, or a part that holds base64")
+
+
 def fingerprint(message: Mapping[str, Any]) -> str:
     """A short hash of a message's content and calls: what its native form was made for."""
     calls = [
@@ -87,7 +122,7 @@ def assistant_message(step: StepResult) -> dict[str, Any]:
     return message
 
 
-def tool_message(call_id: str, content: str, name: str | None = None) -> dict[str, Any]:
+def tool_message(call_id: str, content: str, *, name: str | None = None) -> dict[str, Any]:
     """The history entry of a tool's result."""
     message = {"role": "tool", "tool_call_id": call_id, "content": content}
     return message if name is None else {**message, "name": name}
@@ -101,7 +136,7 @@ def native_of(message: Mapping[str, Any], dialect: str) -> tuple[Native | None, 
         where something is left behind.
     """
     held = (message.get(RESERVED) or {}).get("native")
-    if not isinstance(held, Mapping):
+    if held is None or not isinstance(held, Mapping):
         return None, None
     if held.get("dialect") != dialect:
         return None, Note(NoteCode.NATIVE_DROPPED, f"a native form of {held.get('dialect')} was left out")

@@ -82,7 +82,7 @@ def parse_arguments(arguments: Any) -> tuple[dict[str, Any] | None, str | None]:
     return value, None
 
 
-def make_call(tool: str, arguments: Any, call_id: str | None) -> Call:
+def make_call(tool: str, arguments: Any, *, call_id: str | None) -> Call:
     """A call from arguments as text or as an object; the text is kept as it came."""
     value, problem = parse_arguments(arguments)
     text = arguments if isinstance(arguments, str) else dumps(arguments if arguments is not None else {}).decode()
@@ -95,7 +95,7 @@ def _call(value: Mapping[str, Any]) -> Call:
     if not tool:
         raise ProtocolError("call event: 'tool' is empty")
     given = found.get("input") if found.get("input") is not None else found.get("arguments")
-    call = make_call(tool, given, found.get("call_id"))
+    call = make_call(tool, given, call_id=found.get("call_id"))
     if isinstance(found.get("arguments"), str):
         return Call(call.tool, call.input, call.call_id, found["arguments"], call.problem)
     return call
@@ -207,7 +207,7 @@ def to_step_result(value: Any) -> StepResult:
     events = _content([to_event(event) for event in value.events], made)
     error = value.error if isinstance(value.error, TierError) else None
     reason = to_finish_reason(value.finish, "step result")
-    finish, notes = settle(reason, events, (*made, *_notes(value.notes)))
+    finish, notes = settle(reason, events, notes=(*made, *_notes(value.notes)))
     return StepResult(
         events=events,
         finish=finish,
@@ -220,7 +220,7 @@ def to_step_result(value: Any) -> StepResult:
     )
 
 
-def identified(call: Call, seen: set[str], notes: list[Note]) -> Call:
+def identified(call: Call, seen: set[str], *, notes: list[Note]) -> Call:
     """The call with an id that is unique in its reply: its own, or one made from what it is and where it stands.
 
     Args:
@@ -249,7 +249,7 @@ def _content(events: Iterable[Event], notes: list[Note]) -> tuple[Text | Call, .
     seen: set[str] = set()
     for event in events:
         if isinstance(event, Call):
-            content.append(identified(event, seen, notes))
+            content.append(identified(event, seen, notes=notes))
         elif not isinstance(event, Text):
             raise ProtocolError(f"step result: events hold text and calls only, not {event.type!r}")
         elif content and isinstance(content[-1], Text):
@@ -259,7 +259,7 @@ def _content(events: Iterable[Event], notes: list[Note]) -> tuple[Text | Call, .
     return tuple(content)
 
 
-def settle(finish: str, events: tuple[Any, ...], notes: tuple[Note, ...]) -> tuple[str, tuple[Note, ...]]:
+def settle(finish: str, events: tuple[Any, ...], *, notes: tuple[Note, ...]) -> tuple[str, tuple[Note, ...]]:
     """The finish that the content calls for: any whole call runs, whatever the reason says.
 
     Raises:

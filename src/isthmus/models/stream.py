@@ -25,6 +25,7 @@ else:
     _running_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 _IMPATIENT = 0.05
+_TIMEOUTS = Timeouts()
 
 
 class Watchdog:
@@ -69,7 +70,7 @@ class Watchdog:
         """Arm the timer."""
         self._loop = loop
         self._started = self.since = monotonic()
-        self.task = self._home = asyncio.current_task(loop)
+        self.task = self._home = _running_task(loop)
         self._baseline = self.task.cancelling() if self.task is not None else 0
         self._arm(self._limit())
 
@@ -97,19 +98,25 @@ class Watchdog:
         return pump is not None and cast("AsyncGeneratorType[Any, None]", pump).ag_running
 
     def _limit(self) -> tuple[float, str] | None:
-        """In how many seconds from now what expires next."""
+        """In how many seconds from now what expires next, and its name."""
         now, times = monotonic(), self._timeouts
         first = self.since == self._started
         patience, name = (times.first_content, "first content") if first else (times.idle, "idle")
         limits = []
         if patience is not None:
-            limits.append((self.since + patience - now, f"{name}: no event for {patience:g} s"))
+            limits.append((self.since + patience - now, name))
         elif first and times.idle is not None:
             # Nothing limits the wait for the first event; look again when the next one may be due.
             limits.append((times.idle, name))
         if times.total is not None:
-            limits.append((self._started + times.total - now, f"total: {times.total:g} s are over"))
+            limits.append((self._started + times.total - now, "total"))
         return min(limits, default=None)
+
+    def _why(self, name: str) -> str:
+        times = self._timeouts
+        if name == "total":
+            return f"total: {times.total:g} s are over"
+        return f"{name}: no event for {times.idle if name == 'idle' else times.first_content:g} s"
 
     def _arm(self, limit: tuple[float, str] | None, least: float = 0.001) -> None:
         if limit is not None and self._loop is not None:
@@ -128,7 +135,7 @@ class Watchdog:
         elif limit[0] > 0:
             self._arm(limit)
         else:
-            self.interrupt(limit[1])
+            self.interrupt(self._why(limit[1]))
 
     def _pause(self) -> float:
         """How long to leave a stream alone whose consumer is busy."""
@@ -226,7 +233,7 @@ class EventStream:
         self._around = around
         self._fold = Fold()
         self._shared = isinstance(timeouts, Watchdog)
-        self._watch = timeouts if isinstance(timeouts, Watchdog) else Watchdog(timeouts or Timeouts())
+        self._watch = timeouts if isinstance(timeouts, Watchdog) else Watchdog(timeouts or _TIMEOUTS)
         self._pump: AsyncGenerator[Event, None] | None = None
 
     @staticmethod

@@ -226,7 +226,7 @@ class Tool(ToolSpec):
         """A copy whose handler is `wrapper(handler)`."""
         return self.replace(handler=wrapper(self._handler))
 
-    def call(self, args: Any, cancellation_token: CancellationToken, context: ToolExecutionContext) -> Any:
+    def call(self, args: Any, cancellation_token: CancellationToken, *, context: ToolExecutionContext) -> Any:
         """Call the handler as its signature asks; what it returns may have to be awaited."""
         return self._call(args, Injected(cancellation_token, context))
 

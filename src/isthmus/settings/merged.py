@@ -11,7 +11,17 @@ from types import MappingProxyType
 from typing import Any
 
 from isthmus.errors import ConfigError
-from isthmus.settings.keys import CHAIN_KEYS, LLM_KEYS, PLUGIN_KEYS, TIER_KEYS, Key, read_value, shown, unknown_key
+from isthmus.settings.keys import (
+    CHAIN_KEYS,
+    LLM_KEYS,
+    PLUGIN_KEYS,
+    TIER_KEYS,
+    Key,
+    hidden,
+    read_value,
+    shown,
+    unknown_key,
+)
 from isthmus.settings.sources import PREFIX, Layer, Source, environment_sources, file_sources, seed_sources
 
 _TABLES: Mapping[str, Mapping[str, Key]] = {"llm": LLM_KEYS, "chain": CHAIN_KEYS, "plugins": PLUGIN_KEYS}
@@ -128,13 +138,17 @@ def load_settings(
         ConfigError: a file cannot be read, a value is of the wrong type, a table is not known, or a file of the
             current folder that nobody has accepted sets more than it may.
     """
+    flags = hidden({key: value for key, value in (flags or {}).items() if value is not None})
     merge = _Merge(strict, spelled)
-    variables = os.environ if environ is None else environ
-    given = {key: value for key, value in (flags or {}).items() if value is not None}
-    merge.read(seed_sources())
-    merge.read(file_sources(None if path is None else Path(path), variables))
-    merge.read(environment_sources(variables))
-    merge.read([Source(Layer.FLAGS, "flags", {"llm": given})] if given else [])
+    try:
+        merge.read(seed_sources())
+        merge.read(file_sources(None if path is None else Path(path), os.environ if environ is None else environ))
+        merge.read(environment_sources(os.environ if environ is None else environ))
+        merge.read([Source(Layer.FLAGS, "flags", {"llm": flags})] if flags else [])
+    except ConfigError as error:
+        # The frames below hold files and environment as they are, keys included.
+        error.__context__ = None
+        raise error.with_traceback(None) from None
     return merge.settings()
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+
+import msgspec
 
 
 class Ended(StrEnum):
@@ -23,8 +25,7 @@ class Ended(StrEnum):
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WireCall:
+class WireCall(msgspec.Struct, frozen=True, kw_only=True):
     """One request, complete but for the host and the credentials.
 
     Args:
@@ -40,7 +41,7 @@ class WireCall:
     body: bytes = b""
     stream: bool = True
     framing: str = "sse"
-    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
+    headers: Mapping[str, str] = msgspec.field(default_factory=lambda: _NO_HEADERS)
     method: str = "POST"
 
 

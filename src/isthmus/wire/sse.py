@@ -5,6 +5,8 @@ Source: HTML Living Standard section 9.2.6, 2026-11.
 
 from __future__ import annotations
 
+from itertools import repeat
+
 from isthmus.errors import ProtocolError
 from isthmus.wire.frame import Frame
 
@@ -12,7 +14,10 @@ _BOM = b"\xef\xbb\xbf"
 _BARE = frozenset({"end", "error"})
 _NAMES_KEPT = 256
 
+_EMPTY = len(b"data: \n\n")
+
 _new = tuple.__new__
+_FRAME, _NO_EVENT = repeat(Frame), repeat("")
 
 
 class SSEParser:
@@ -26,11 +31,25 @@ class SSEParser:
         limit: the most bytes that one event may have.
     """
 
-    __slots__ = ("_cr", "_data", "_depth", "_event", "_lead", "_limit", "_names", "_size", "_tail", "_tail_size")
+    __slots__ = (
+        "_between",
+        "_cr",
+        "_data",
+        "_depth",
+        "_event",
+        "_lead",
+        "_limit",
+        "_names",
+        "_size",
+        "_tail",
+        "_tail_size",
+    )
 
     def __init__(self, limit: int = 64 * 1024 * 1024) -> None:
         self._limit = limit
         self._lead: bytes | None = b""
+        # Whether the next bytes begin an event: nothing of an earlier one is held.
+        self._between = True
         self._cr = False
         self._tail: list[bytes] = []
         self._tail_size = 0
@@ -46,6 +65,16 @@ class SSEParser:
         Raises:
             ProtocolError: an event is larger than the limit.
         """
+        if self._between and data[-2:] == b"\n\n" and len(data) <= self._limit:
+            frames = _usual(data)
+            if frames is not None:
+                self._lead = None
+                return frames
+        frames = self._read(data)
+        self._between = not (self._lead or self._cr or self._tail or self._size or self._event)
+        return frames
+
+    def _read(self, data: bytes) -> list[Frame]:
         if self._lead is not None:
             data = self._without_bom(data)
         if self._cr and data:
@@ -63,12 +92,13 @@ class SSEParser:
             self._tail.clear()
             self._tail_size = 0
         between = not self._size and not self._event and len(data) <= self._limit
-        if between and data[:6] == b"data: " and data[-2:] == b"\n\n":
-            # The usual chunk, whole events of one data line each, is split in two calls.
-            values = data[6:-2].split(b"\n\ndata: ")
-            if data.count(b"\n") == 2 * len(values) and all(values):
-                return [_new(Frame, (value, "")) for value in values]
-        return self._split(data, between)
+        end = data.rfind(b"\n\n") + 2 if between else 0
+        frames = _usual(data[:end]) if end > 2 else None
+        if frames is None:
+            return self._split(data, between)
+        if end < len(data):
+            frames += self._split(data[end:], between)
+        return frames
 
     def close(self) -> list[Frame]:
         """The frame that was begun and not ended by a blank line, if any."""
@@ -176,3 +206,15 @@ class SSEParser:
         self._data.clear()
         self._event = ""
         self._size = self._depth = 0
+
+
+def _usual(data: bytes) -> list[Frame] | None:
+    """The frames of whole events that have one data line each, split in two calls; None for any others."""
+    if data[:6] != b"data: " or b"\r" in data:
+        return None
+    if data.find(b"\n") == len(data) - 2:
+        return [_new(Frame, (data[6:-2], ""))] if len(data) > _EMPTY else None
+    values = data[6:-2].split(b"\n\ndata: ")
+    if data.count(b"\n") != 2 * len(values) or not all(values):
+        return None
+    return list(map(_new, _FRAME, zip(values, _NO_EVENT, strict=False)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,7 +65,7 @@ class LocalAdapter(WireAdapter):
         parallel: int = 2,
     ) -> None:
         if find_spec("xllamacpp") is None:
-            raise MissingDependencyError("the local model", "xllamacpp", "local")
+            raise MissingDependencyError("the local model", "xllamacpp", extra="local")
         own = model == DEFAULT_MODEL
         trained = weights.SMOLLM2.window if own else context_length(Path(model).expanduser())
         window = n_ctx or min(trained, _DEFAULT_WINDOW)
@@ -116,11 +116,9 @@ class LocalAdapter(WireAdapter):
         self.base_url = await asyncio.shield(asyncio.wrap_future(starting)) + "/v1"
         return self.base_url
 
-    @asynccontextmanager
-    async def _open(self, request: Request) -> AsyncIterator[Reply]:
+    async def _exchange(self, request: Request, *, refresh: bool) -> AbstractAsyncContextManager[Reply]:
         await self.start()
-        async with super()._open(request) as reply:
-            yield reply
+        return await super()._exchange(request, refresh=refresh)
 
     async def aclose(self) -> None:
         """Close the connections, and stop the server if nobody else uses it; a later call starts it again."""

@@ -12,7 +12,7 @@ from isthmus.adapters.openai_chat.encode import DEFAULT_CEILING, request_body
 from isthmus.adapters.openai_chat.reply import DIALECT
 from isthmus.errors import TierError
 from isthmus.models.contract import GenerateContext
-from isthmus.models.jsontext import dumps
+from isthmus.models.messages import sendable
 from isthmus.wire.call import WireCall, WireReply
 
 
@@ -67,12 +67,15 @@ class ChatCodec:
             ceiling=self._ceiling,
             stream=asked,
         )
-        return Request(WireCall(path="/chat/completions", body=dumps(body), stream=stream), tuple(notes))
+        return Request(WireCall(path="/chat/completions", body=sendable(body), stream=stream), tuple(notes))
 
     def _with_defaults(self, ctx: GenerateContext) -> GenerateContext:
         temperature = self._temperature if ctx.temperature is None else ctx.temperature
         effort = self._effort if ctx.effort is None else ctx.effort
-        return replace(ctx, brief=ctx.brief or self._system, effort=effort, temperature=temperature)
+        brief = ctx.brief or self._system
+        if (brief, effort, temperature) == (ctx.brief, ctx.effort, ctx.temperature):
+            return ctx
+        return replace(ctx, brief=brief, effort=effort, temperature=temperature)
 
     def decoder(self, *, whole: bool) -> ChatDecoder:
         """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""

@@ -13,7 +13,8 @@ from isthmus.adapters.openai_chat.merge import exact, hollow, joined, plain, rep
 from isthmus.adapters.openai_chat.reply import DIAGNOSTICS, DIALECT, Choice
 from isthmus.adapters.openai_chat.usage import merge_usage, read_usage
 from isthmus.errors import ProtocolError, TierError, TransientError
-from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, Usage, framed
+from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, Usage, framed, set_raw
+from isthmus.models.finish import finish_of
 from isthmus.models.jsontext import dumps
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
@@ -21,17 +22,6 @@ from isthmus.wire.frame import Frame
 _END = b"[DONE]"
 _EXCERPT = 200
 
-# The provider's reasons, in lower case. Source: recorded replies of 25 servers and their reference pages, 2024-2026.
-_FINISHES: dict[str, FinishReason] = {
-    **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence"), FinishReason.STOP),
-    **dict.fromkeys(("tool_calls", "tool_call", "function_call", "tool_use"), FinishReason.TOOL_CALLS),
-    **dict.fromkeys(
-        ("length", "max_tokens", "model_length", "max_output_tokens", "max_completion_tokens"), FinishReason.LENGTH
-    ),
-    **dict.fromkeys(("content_filter", "content-filter", "safety", "sensitive"), FinishReason.CONTENT_FILTER),
-    "refusal": FinishReason.REFUSAL,
-    "pause_turn": FinishReason.PAUSE,
-}
 # Reasons that say that generation failed, and the status they stand for.
 _FAILED: dict[str, int | None] = {"error": None, "network_error": 502, "insufficient_system_resource": 503}
 
@@ -78,6 +68,39 @@ class _Chunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     p: Any = None
 
 
+class _Message(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    content: str
+    role: Literal["assistant"] | None = None
+    refusal: None = None
+    annotations: tuple[()] | None = None
+    tool_calls: None = None
+    function_call: None = None
+    reasoning: None = None
+    reasoning_content: None = None
+
+
+class _WholeChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    index: Literal[0]
+    message: _Message
+    finish_reason: str | None = None
+    logprobs: None = None
+    stop_reason: None = None
+    token_ids: None = None
+    matched_stop: None = None
+
+
+class _Whole(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    choices: tuple[_WholeChoice]
+    id: Any = None
+    object: Any = None
+    created: Any = None
+    model: Any = None
+    service_tier: Any = None
+    system_fingerprint: Any = None
+    usage: msgspec.Raw = msgspec.Raw()
+
+
+_whole_text: Callable[[bytes], _Whole] = msgspec.json.Decoder(_Whole).decode
 _plain_text: Callable[[bytes], _Chunk] = msgspec.json.Decoder(_Chunk).decode
 _DECLINED = (msgspec.DecodeError, UnicodeDecodeError, IndexError)
 
@@ -101,7 +124,7 @@ class ChatDecoder:
         self._top: dict[str, Any] = {}
         self._last: Frame | None = None
         self._malformed: TierError | None = None
-        # The strict path for plain text, or None where trying it would cost more than it saves.
+        # The strict path for pieces of plain text, or None where trying it would cost more than it saves.
         self._fast = None if whole else _plain_text
 
     def feed(self, frame: Frame) -> Iterable[Event]:
@@ -121,7 +144,9 @@ class ChatDecoder:
         if not text:
             return ()
         self._content.append(text)
-        return (framed(Text(text), frame),)
+        event = Text(text)
+        set_raw(event, frame)
+        return (event,)
 
     def _read(self, frame: Frame) -> Iterable[Event]:
         if self.done:
@@ -134,6 +159,10 @@ class ChatDecoder:
         if data == _END:
             self.done, self._fast = True, None
             return ()
+        if self._whole and not frame.event and self._last is None:
+            said = self._all_text(frame, data)
+            if said is not None:
+                return said
         self._last = frame
         try:
             value = exact(data)
@@ -148,6 +177,23 @@ class ChatDecoder:
         # After a reason the general path must see whether anything follows it.
         self._fast = _plain_text if said_text and not self._whole and not self._main.reason else None
         return events
+
+    def _all_text(self, frame: Frame, data: bytes) -> Iterable[Event] | None:
+        """The one event of a whole reply that is nothing but text; None for any other."""
+        try:
+            reply = _whole_text(data)
+        except _DECLINED:
+            return None
+        choice, text = reply.choices[0], reply.choices[0].message.content
+        reason = choice.finish_reason or None
+        if not text or (reason is not None and reason.lower() in _FAILED):
+            return None
+        self._last, self._seen_main = frame, True
+        self._id = reply.id if isinstance(reply.id, str) else ""
+        self._usage = merge_usage(None, exact(reply.usage)) if reply.usage else None
+        self._main.reason = reason
+        self._content.append(text)
+        return (framed(Text(text), frame),)
 
     def _unreadable(self, frame: Frame, data: bytes) -> Iterable[Event]:
         """Hold on to the fault: at the end of the bytes it is a cut, before that a breach of protocol."""
@@ -164,13 +210,14 @@ class ChatDecoder:
     def _take(self, frame: Frame, value: Any) -> list[Event]:
         if frame.event == "error":
             raise _classified(value)
+        if isinstance(value, list) and value and isinstance(value[0], dict) and _has_error(value[0]):
+            raise _classified(value[0])
         if not isinstance(value, dict):
             raise _malformed(f"a JSON {type(value).__name__} where an object should be", frame.data)
         if value.get("usage") is not None:
             self._usage = merge_usage(self._usage, value["usage"])
         choices = value.get("choices")
-        failed = "error" in value and not hollow(value["error"])
-        if failed or (choices is None and _is_error(value)):
+        if _has_error(value) or (choices is None and _is_error(value)):
             raise _classified(value)
         if not self._id and isinstance(value.get("id"), str):
             self._id = value["id"]
@@ -188,21 +235,26 @@ class ChatDecoder:
         if key.startswith("x_") and isinstance(item, dict) and "usage" in item:
             self._usage = merge_usage(self._usage, item["usage"])
             item = {name: part for name, part in item.items() if name != "usage"}
+        if key.startswith("x_") and isinstance(item, dict) and _has_error(item):
+            raise _classified({"error": item["error"]})
         beside = self._main.diagnostics if key in DIAGNOSTICS or key.startswith("x_") else self._top
         beside[key] = replaced(beside.get(key), item)
 
     def _take_choices(self, frame: Frame, choices: Iterable[Any]) -> list[Event]:
         events: list[Event] = []
+        shared = self._whole and _are_one(choices)
         for at, choice in enumerate(choices):
             if not isinstance(choice, dict) or (self._whole and not _is_reply(choice)):
                 raise _malformed("a choice must be an object with a message", frame.data)
-            if "error" in choice and not hollow(choice["error"]):
+            if _has_error(choice):
                 raise _classified(choice)
             reason = choice.get("finish_reason")
             if isinstance(reason, str) and reason.lower() in _FAILED:
                 raise Failure(f"the reply ended with {reason!r}").classified(status=_FAILED[reason.lower()])
+            if choice.get("usage") is not None:
+                self._usage = merge_usage(self._usage, choice["usage"])
             index = choice.get("index")
-            index = index if isinstance(index, int) else at
+            index = index if isinstance(index, int) else 0 if shared else at
             if index == 0:
                 self._seen_main = True
                 events += self._main.read(choice, frame, whole=self._whole)
@@ -243,7 +295,7 @@ class ChatDecoder:
         if not self._seen_main and self._others:
             main = self._others.pop(min(self._others))
         events = [*main.held, *main.finish()]
-        reason = _FINISHES.get(main.reason.lower(), FinishReason.OTHER) if main.reason else None
+        reason = FinishReason(finish_of(main.reason)) if main.reason else None
         settled = self._settle(main, reason)
         notes = [*self._complete(ended, main, settled), *main.notes, *settled.notes]
         finish = self._finish(main, reason, settled, notes)
@@ -257,8 +309,7 @@ class ChatDecoder:
         notes += odd_usage
         if usage is None:
             notes.append(Note(NoteCode.USAGE_MISSING, "the provider did not say how many tokens were spent"))
-        body = main.body(settled)
-        own = None if body.plain else Native(DIALECT, "message", body.message)
+        own = None if main.is_plain(settled) else Native(DIALECT, "message", main.message(settled))
         events.append(framed(Finish(finish.value, usage, main.reason, None, own, tuple(notes)), self._last))
         return events
 
@@ -322,8 +373,26 @@ def _classified(value: Any) -> TierError:
 
 def _is_reply(choice: Mapping[str, Any]) -> bool:
     """Whether an entry of `choices` is one of this dialect; only a filtered one may lack its message."""
-    filtered = _FINISHES.get(str(choice.get("finish_reason")).lower()) is FinishReason.CONTENT_FILTER
-    return filtered or "message" in choice or "delta" in choice
+    if "message" in choice or "delta" in choice or "text" in choice:
+        return True
+    return finish_of(str(choice.get("finish_reason"))) == FinishReason.CONTENT_FILTER
+
+
+def _are_one(choices: Iterable[Any]) -> bool:
+    """Whether the entries are parts of one reply: they have no index, and no two of them say the same kind of thing."""
+    said: list[str] = []
+    for choice in choices:
+        message = choice.get("message") if isinstance(choice, dict) and choice.get("index") is None else None
+        if not isinstance(message, dict):
+            return False
+        said += [key for key, value in message.items() if key != "role" and not hollow(value)]
+    return len(said) == len(set(said))
+
+
+def _has_error(value: Mapping[str, Any]) -> bool:
+    """Whether an object has an error in it; `false`, zero and an empty one are none."""
+    error = value.get("error")
+    return bool(error) and not hollow(error)
 
 
 def _is_error(value: Mapping[str, Any]) -> bool:

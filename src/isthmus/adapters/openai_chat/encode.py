@@ -51,16 +51,18 @@ def _tools(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> Non
 
 def _settings(ctx: GenerateContext, body: dict[str, Any]) -> None:
     form = ctx.output.response_format() if ctx.output is not None else None
-    effort = ctx.effort if ctx.effort and ctx.effort.lower() not in _NO_EFFORT else None
-    given = {
-        "response_format": form,
-        "reasoning_effort": effort,
-        "temperature": ctx.temperature,
-        "top_p": ctx.top_p,
-        "stop": list(ctx.stop) or None,
-        "seed": ctx.seed,
-    }
-    body.update({key: value for key, value in given.items() if value is not None})
+    if form is not None:
+        body["response_format"] = form
+    if ctx.effort and ctx.effort.lower() not in _NO_EFFORT:
+        body["reasoning_effort"] = ctx.effort
+    if ctx.temperature is not None:
+        body["temperature"] = ctx.temperature
+    if ctx.top_p is not None:
+        body["top_p"] = ctx.top_p
+    if ctx.stop:
+        body["stop"] = list(ctx.stop)
+    if ctx.seed is not None:
+        body["seed"] = ctx.seed
 
 
 def request_body(
@@ -89,7 +91,7 @@ def request_body(
     lead = [{"role": "system", "content": ctx.brief}] if ctx.brief else []
     body: dict[str, Any] = {"model": model, "messages": [*lead, *messages]}
     _tools(ctx, body, notes)
-    if not _CEILINGS & ctx.options.keys():
+    if _CEILINGS.isdisjoint(ctx.options):
         body[ceiling_key] = ctx.max_output_tokens or ceiling
     _settings(ctx, body)
     body.update(stream)
@@ -97,5 +99,8 @@ def request_body(
         if key == "stream":
             notes.append(Note(NoteCode.PARAMETER_DROPPED, "options.stream: the way of calling decides that"))
         else:
+            if key in body and body[key] != value:
+                detail = f"options.{key} stands in place of what was made for it"
+                notes.append(Note(NoteCode.PARAMETER_CHANGED, detail))
             body[key] = value
     return body, notes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from isthmus.adapters.openai_chat.merge import plain, replaced
@@ -24,12 +23,13 @@ def merge_usage(old: dict[str, Any] | None, new: Any) -> dict[str, Any] | None:
         return old
     merged = dict(old or {})
     for name, value in new.items():
-        held = replaced(merged.get(name), value)
-        merged[name] = held
+        merged[name] = replaced(merged.get(name), value)
     return merged
 
 
 def _count(value: Any) -> int | None:
+    if type(value) is int:
+        return value if value >= 0 else None
     if isinstance(value, bool):
         return None
     if isinstance(value, float) and value.is_integer():
@@ -37,13 +37,12 @@ def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and value >= 0 else None
 
 
-def _find(raw: Mapping[str, Any], places: tuple[tuple[str, ...], ...]) -> int | None:
+def _find(raw: dict[str, Any], places: tuple[tuple[str, ...], ...]) -> int | None:
     for place in places:
         value: Any = raw
         for name in place:
-            value = value.get(name) if isinstance(value, Mapping) else None
-        count = _count(value)
-        if count is not None:
+            value = value.get(name) if type(value) is dict else None
+        if value is not None and (count := _count(value)) is not None:
             return count
     return None
 
@@ -80,7 +79,7 @@ def read_usage(held: dict[str, Any] | None) -> tuple[Usage | None, list[Note]]:
 
 
 def _output(
-    raw: Mapping[str, Any], prompt: int | None, output: int | None, notes: list[Note]
+    raw: dict[str, Any], prompt: int | None, output: int | None, notes: list[Note]
 ) -> tuple[int | None, int | None]:
     """Reasoning and output tokens, the first part of the second."""
     reasoning, total = _find(raw, _REASONING), _count(raw.get("total_tokens"))
