@@ -134,7 +134,7 @@ BOMBS: dict[str, Any] = {
     "huge": lambda file: file.write_bytes(b"#" * 16_385),
     "sparse": lambda file: (file.touch(), os.truncate(file, 1 << 40)),
     "deep": lambda file: file.write_text("[llm]\nx = " + "[" * 16_000),
-    "dotted": lambda file: file.write_text("[llm]\nx" + ".a" * 8_000 + " = 1"),
+    "dotted": lambda file: file.write_text("[llm]\nx" + ".a" * 3_000 + " = 1"),
     "not text": lambda file: file.write_bytes(b"\xff\xfe"),
     "cut": lambda file: file.write_text('[llm]\nmodel = "x'),
 }
