@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from isthmus import build
-from isthmus.console.terminal import history, interactive, questions, typed, write_json
+from isthmus.console.terminal import as_text, history, interactive, questions, typed, write_json
 from isthmus.console.toolbox import calculate, current_time
 from isthmus.console.turn import Aborted, Display, Failed, Messages, outcome
 from isthmus.errors import ChainExhausted, ConfigError, IsthmusError, TierError
@@ -63,9 +63,7 @@ def _asked(question: Sequence[str]) -> str | None:
     if not question and interactive():
         return None
     try:
-        if text == "-" or not question:
-            text = typed()
-        text.encode()
+        text = typed() if text == "-" or not question else as_text(text)
     except UnicodeError:
         raise ConfigError("the question is not text in UTF-8") from None
     if not text.strip():

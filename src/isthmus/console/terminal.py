@@ -41,9 +41,16 @@ def typed() -> str:
     Raises:
         UnicodeError: it is not text.
     """
-    text = "" if sys.stdin is None else sys.stdin.read()
-    text.encode()
-    return text.removeprefix("\ufeff")
+    return as_text("" if sys.stdin is None else sys.stdin.read()).removeprefix("\ufeff")
+
+
+def as_text(taken: str) -> str:
+    """What was typed or given as an argument, where the locale could not read all of its bytes.
+
+    Raises:
+        UnicodeError: they are no UTF-8 either.
+    """
+    return taken.encode("utf-8", "surrogateescape").decode("utf-8")
 
 
 def write(text: str) -> None:

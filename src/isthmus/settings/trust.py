@@ -12,7 +12,8 @@ from pathlib import Path
 
 from isthmus.errors import ConfigError
 
-_MOST_BYTES = 65_536
+# The time that some texts take to be read grows with the square of their length.
+_MOST_BYTES = 16_384
 # A pipe is opened without waiting for a writer.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
@@ -21,7 +22,7 @@ def read_regular(path: Path) -> bytes | None:
     """The bytes of a plain file, or None where there is none.
 
     Raises:
-        ConfigError: it is a folder, a link, a pipe or a device, is larger than 64 KiB, or cannot be read.
+        ConfigError: it is a folder, a link, a pipe or a device, is larger than 16 KiB, or cannot be read.
     """
     try:
         if path.is_symlink():
