@@ -13,7 +13,7 @@ from isthmus.errors import ErrorClass
 from isthmus.models.contract import Timeouts
 from isthmus.models.events import Call, CallDelta, Finish, Reasoning, Reset, Text
 from isthmus.models.retry import Clock
-from support.chain_doubles import CTX, HANG, PlayTier, Recorder
+from support.chain_doubles import CTX, HANG, OK, PlayTier, Recorder
 from support.virtual_time import run_virtual
 
 _ENDS = ("chain.finished", "chain.exhausted", "chain.failed", "chain.aborted")
@@ -157,3 +157,10 @@ def test_stream_and_generate_agree_over_random_faults(tiers: list[tuple[list[Any
         assert outcomes[0][-1] is not False, "the cause of an exhaustion is its last failure"
 
     run_virtual(main())
+
+
+async def test_a_tier_that_cancels_itself_falls_back() -> None:
+    """F05: a cancellation that came from within a tier, and from nobody else, is a failure of that tier alone."""
+    bad, good = PlayTier("bad", [asyncio.CancelledError()]), PlayTier("good", OK)
+    reply = await define_chain(id="c", tiers=[bad, good]).generate(CTX)
+    assert (reply.text, bad.open) == ("fine", 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import FrozenInstanceError
 from typing import Any
 
@@ -84,3 +86,10 @@ def test_messages_must_be_a_sequence(wrong: Any) -> None:
     """A text or a single message in place of the messages is refused."""
     with pytest.raises(TypeError, match="messages"):
         GenerateContext(messages=wrong)
+
+
+def test_a_context_can_be_copied_and_pickled() -> None:
+    """A request goes through copies and other processes whole."""
+    ctx = GenerateContext(brief="b", messages=({"role": "user", "content": "x"},), options={"a": [1]})
+    for one in (ctx, GenerateContext()):
+        assert copy.deepcopy(one) == pickle.loads(pickle.dumps(one)) == one

@@ -104,9 +104,9 @@ async def test_a_failure_before_content_is_raised(side: Any) -> None:
         await consume_stream(streamed(side, TransientError("down")))
 
 
-@pytest.mark.parametrize("stop", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
-async def test_nothing_outside_exception_is_swallowed(stop: type[BaseException]) -> None:
-    """Cancellation and interrupts pass, also after content."""
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+async def test_interrupts_are_not_swallowed(stop: type[BaseException]) -> None:
+    """Interrupts and exits pass, also after content."""
     with pytest.raises(stop):
         await consume_stream(streamed(Text("half"), stop()))
 
@@ -270,3 +270,25 @@ def test_keys_in_foreign_errors_are_hidden() -> None:
     for error in (ValueError(key), ConnectionResetError(key), ConnectionRefusedError(key)):
         assert "CANARY" not in str(classify(error))
     assert str(classify(Mute())) == "Mute"
+
+
+async def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
+    """F01: work of an author's that was cancelled fails the call, and does not pass for the caller's own end."""
+    with pytest.raises(UnclassifiedError, match="cancelled"):
+        await consume_stream(streamed(asyncio.CancelledError()))
+    step = await consume_stream(streamed(Text("half"), asyncio.CancelledError()))
+    assert (step.finish, step.text) == ("error-post", "half")
+
+
+async def test_a_cancellation_of_the_caller_stays_one() -> None:
+    """F10: a caller that is cancelled while the stream is read is cancelled."""
+
+    async def endless() -> Any:
+        yield Text("a")
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(consume_stream(endless()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

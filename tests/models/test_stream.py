@@ -452,3 +452,46 @@ async def test_a_time_out_is_told_again() -> None:
         step = await stream.result()
         assert step.error is not None
         assert "idle" in step.error.message
+
+
+async def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
+    """F01: an author whose own work was cancelled fails his stream; the reader's task is not cancelled."""
+
+    async def author() -> Any:
+        yield Text("half")
+        raise asyncio.CancelledError
+
+    step = await EventStream(author()).result()
+    assert (step.finish, step.text, type(step.error)) == ("error-post", "half", UnclassifiedError)
+
+
+async def test_an_error_object_that_is_raised_again_carries_no_old_part() -> None:
+    """F01: an author who raises one and the same object each time never gets another call's part for an answer."""
+    cut = TransientError("cut")
+    assert (await EventStream(Source(Text("half"), cut).open()).result()).text == "half"
+    with pytest.raises(TransientError):
+        await EventStream(Source(cut).open()).result()
+    assert (await EventStream(Source(Text("more"), cut).open()).result()).text == "more"
+
+
+def test_a_stream_whose_loop_is_gone_says_so() -> None:
+    """F10: a reader in a second loop is told that the stream was closed with the first; it is no short reply."""
+    stream = EventStream(Source(Text("a"), Text("b"), Finish("stop")).open())
+
+    async def first() -> Any:
+        return await anext(stream)
+
+    async def rest() -> list[Any]:
+        return [event async for event in stream]
+
+    assert asyncio.run(first()) == Text("a")
+    with pytest.raises(ProtocolError, match="closed before its finish"):
+        asyncio.run(rest())
+
+
+async def test_reading_on_after_a_failure_raises_it_again() -> None:
+    """F01: a second loop over a stream that failed is not an empty reply."""
+    stream = EventStream(Source(Text("a"), TransientError("cut")).open())
+    for _ in range(2):
+        with pytest.raises(TransientError, match="cut"):
+            _ = [event async for event in stream]

@@ -16,7 +16,7 @@ from isthmus.chain.tier import callable_as, members, name_of
 from isthmus.errors import ConfigError, ProtocolError
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, Finish, Reasoning, StepResult, Text
-from isthmus.models.fold import classify, close, iterate
+from isthmus.models.fold import classify, close, iterate, uninvited
 from isthmus.models.normalise import to_step_result
 from isthmus.models.retry import Clock, RetryPolicy
 from isthmus.models.stream import EventStream, Watchdog
@@ -174,8 +174,8 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None
                 else:
                     raise ProtocolError(f"tier {call.member.id!r}: the stream ended without a finish")
                 await _settle(inner, call, watch)
-            except asyncio.CancelledError:
-                late = watch.overdue()
+            except asyncio.CancelledError as error:
+                late = watch.overdue() or uninvited(error)
                 if late is None:
                     raise
                 call.fail(late)

@@ -7,7 +7,7 @@ Must not know how any provider spells them.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
@@ -133,6 +133,15 @@ class GenerateContext:
                 if isinstance(value, str | Mapping):
                     raise TypeError(f"{name}: must be a sequence, not {type(value).__name__}")
                 object.__setattr__(self, name, tuple(value))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A read-only mapping can be neither copied nor pickled.
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return _context, ({**values, "options": dict(self.options)},)
+
+
+def _context(values: dict[str, Any]) -> GenerateContext:
+    return GenerateContext(**values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

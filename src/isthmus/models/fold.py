@@ -45,6 +45,16 @@ def classify(error: BaseException) -> TierError:
     return failure
 
 
+def uninvited(error: asyncio.CancelledError) -> UnclassifiedError | None:
+    """The failure behind a cancellation that nobody asked this task for: some work of an author's was cancelled."""
+    task = asyncio.current_task()
+    if task is None or task.cancelling():
+        return None
+    failure = UnclassifiedError("cancelled by itself: nobody cancelled the task that waited")
+    failure.__cause__ = error
+    return failure
+
+
 def said(error: BaseException) -> str:
     """The type and the words of an exception; the type alone where it has none, or fails to say them."""
     try:
@@ -225,12 +235,11 @@ async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> St
             if fold.finish is not None:
                 return fold.result()
         raise ProtocolError("the stream ended without a finish")
-    except asyncio.CancelledError:
-        raise
-    except Exception as error:
-        if listening:
+    except (Exception, asyncio.CancelledError) as error:
+        own = uninvited(error) if isinstance(error, asyncio.CancelledError) else classify(error)
+        if listening or own is None:
             raise
-        failure = classify(error)
+        failure = own
         if not fold.has_content:
             raise failure from failure.__cause__
         return fold.failed(failure)

@@ -14,7 +14,7 @@ from typing import Any, cast
 from isthmus.errors import ProtocolError, TierError, TransientError
 from isthmus.models.contract import Timeouts
 from isthmus.models.events import EVENT_TYPES, Event, StepResult, Text
-from isthmus.models.fold import Fold, classify, close, iterate
+from isthmus.models.fold import Fold, classify, close, iterate, uninvited
 from isthmus.models.normalise import to_event
 
 # Asked once an event. On 3.11 `asyncio.current_task` is Python and takes longer than all else here, so the table behind
@@ -26,6 +26,7 @@ else:
 
 _IMPATIENT = 0.05
 _TIMEOUTS = Timeouts()
+_CLOSED = "the stream was closed before its finish"
 
 
 class Watchdog:
@@ -180,10 +181,13 @@ async def _pump(source: Any, fold: Fold, watch: Watchdog) -> AsyncGenerator[Even
             watch.task = running_task(loop)
         if fold.finish is None:
             raise ProtocolError("the stream ended without a finish")
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
         why = watch.claim()
         if why is None:
-            raise
+            fold.broken = uninvited(error)
+            if fold.broken is None:
+                raise
+            raise fold.broken from error
         if not watch.closing:
             fold.broken = TransientError(f"time-out: {why}")
             raise fold.broken from None
@@ -262,7 +266,10 @@ class EventStream:
 
     def __aiter__(self) -> AsyncIterator[Event]:
         # The generator itself, so that a loop takes each event without a call through this object.
-        return self._begun()
+        pump = self._begun()
+        if self._watch.closing or cast("AsyncGeneratorType[Any, None]", pump).ag_frame is not None:
+            return pump
+        return _ended(self._fold) if self._fold.finish is None else pump
 
     def __anext__(self) -> Awaitable[Event]:
         return self._begun().__anext__()
@@ -303,7 +310,7 @@ class EventStream:
             RuntimeError: somebody else is reading it.
         """
         try:
-            async for _ in self:
+            async for _ in self._begun():
                 pass
         except Exception:
             if self._fold.broken is None:
@@ -313,8 +320,8 @@ class EventStream:
             if not self._fold.has_content:
                 raise failure from failure.__cause__
             return failure.partial  # type: ignore[no-any-return]
-        if self._watch.closing:
-            raise ProtocolError("the stream was closed before its finish")
+        if self._fold.finish is None:
+            raise ProtocolError(_CLOSED)
         return self._fold.result()
 
     def failure(self, error: Exception) -> TierError:
@@ -329,6 +336,12 @@ class EventStream:
     def text(self) -> AsyncIterator[str]:
         """Only the text, piece by piece."""
         return _texts(self)
+
+
+async def _ended(fold: Fold) -> AsyncIterator[Event]:
+    """What somebody reads of a stream that is over and never came to its finish."""
+    raise fold.broken or ProtocolError(_CLOSED)
+    yield
 
 
 async def _texts(stream: EventStream) -> AsyncIterator[str]:
