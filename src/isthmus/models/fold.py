@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from inspect import isawaitable
 from typing import Any
 
@@ -78,6 +77,11 @@ class Fold:
                 raise ProtocolError(f"text event: 'text' must be str, not {type(text).__name__}")
             return event
         return self._add_other(event)
+
+    def extend(self, events: Iterable[Event]) -> None:
+        """Take several events; see `add`."""
+        for event in events:
+            self.add(event)
 
     def _add_other(self, event: Event) -> Event:
         if isinstance(event, Call):
@@ -191,7 +195,10 @@ async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> St
         TierError: the stream failed before any content.
         ProtocolError: it broke the contract before any content.
     """
-    fold = Fold()
+    return await folded(_collect, stream, on_text)
+
+
+async def _collect(fold: Fold, stream: Any, on_text: TextCallback | None) -> None:
     source = stream if hasattr(stream, "__anext__") else iterate(stream)
     try:
         async for item in source:
@@ -201,14 +208,23 @@ async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> St
                 if isawaitable(said):
                     await said
             if fold.finish is not None:
-                return fold.result()
-        raise ProtocolError("the stream ended without a finish")
-    except asyncio.CancelledError:
-        raise
+                return
+    finally:
+        await close(source)
+
+
+async def folded(read: Callable[..., Awaitable[None]], *arguments: Any) -> StepResult:
+    """What a reader puts into the fold that it is given first: the whole reply, or "error-post" with what arrived.
+
+    Raises:
+        TierError: the reader failed before any content.
+    """
+    fold = Fold()
+    try:
+        await read(fold, *arguments)
+        return fold.result()
     except Exception as error:
         failure = classify(error)
         if not fold.has_content:
             raise failure from failure.__cause__
         return fold.failed(failure)
-    finally:
-        await close(source)

@@ -68,6 +68,7 @@ class KeySource:
         self.configured = Secret(self.configured) if self.configured else None
         self._seen: dict[str, None] = {}
         self._made: tuple[str, Mapping[str, str]] = ("", {})
+        self._settled: Mapping[str, str] | None = None
         for key in (self.api_key, self.configured):
             if key:
                 self._seen[key] = None
@@ -93,6 +94,8 @@ class KeySource:
         Raises:
             CredentialsError: the command failed, or no key was found though one is required.
         """
+        if self._settled is not None:
+            return self._settled
         key, origin = await self._find(refresh)
         if key is None:
             if self.required:
@@ -106,7 +109,10 @@ class KeySource:
         self._seen[key] = None
         headers = {**self.scheme.extra, self.scheme.header: Secret(self.scheme.prefix + key)}
         self._made = (key, MappingProxyType(headers))
-        return headers
+        if self.api_key:
+            # Nothing else will ever be asked.
+            self._settled = self._made[1]
+        return self._made[1]
 
     async def _find(self, refresh: bool) -> tuple[Secret | None, str]:
         """The key and where it comes from, or None and what would supply one."""

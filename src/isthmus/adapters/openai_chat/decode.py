@@ -32,6 +32,8 @@ _FINISHES: dict[str, FinishReason] = {
     "refusal": FinishReason.REFUSAL,
     "pause_turn": FinishReason.PAUSE,
 }
+# Those after which a reply of text alone has nothing to settle, as they are usually written.
+_TEXT_FINISHES = {"stop": FinishReason.STOP.value, "length": FinishReason.LENGTH.value}
 # Reasons that say that generation failed, and the status they stand for.
 _FAILED: dict[str, int | None] = {"error": None, "network_error": 502, "insufficient_system_resource": 503}
 
@@ -296,6 +298,10 @@ class ChatDecoder:
 
     def _closed(self, ended: Ended, usage: Usage | None, odd_usage: list[Note]) -> list[Event]:
         main = self._main
+        if main.is_text and (self._whole or self.done) and not self._others and not self._top:
+            finish = _TEXT_FINISHES.get(main.reason or "")
+            if finish is not None and usage is not None:
+                return [framed(Finish(finish, usage, main.reason, None, None, tuple(odd_usage)), self._last)]
         if not self._seen_main and self._others:
             main = self._others.pop(min(self._others))
         events = [*main.held, *main.finish()]

@@ -13,7 +13,11 @@ from isthmus.models.messages import MessageRole, native_of, text_of
 # Another dialect's native form in its public spelling; the neutral fields beside it are what is sent here.
 _FOREIGN = "openai_responses_input"
 
-Rendered = dict[str, Any] | Raw
+Rendered = Mapping[str, Any] | Raw
+
+# What a message without anything to look after has, and who may say it.
+_PLAIN = frozenset(("role", "content"))
+_SAID = frozenset(("system", "developer", "user"))
 
 
 def render(messages: Iterable[Mapping[str, Any]], dialect: str) -> tuple[list[Rendered], list[Note]]:
@@ -29,6 +33,9 @@ def render(messages: Iterable[Mapping[str, Any]], dialect: str) -> tuple[list[Re
     sent: list[Rendered] = []
     notes: list[Note] = []
     for at, message in enumerate(messages):
+        if message.keys() == _PLAIN and message["role"] in _SAID and type(message["content"]) is str:
+            sent.append(message)
+            continue
         native, note = native_of(message, dialect)
         if note is not None:
             notes.append(Note(note.code, f"messages[{at}]: {note.detail}"))

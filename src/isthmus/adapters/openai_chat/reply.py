@@ -258,6 +258,14 @@ class Choice:
             self._read_body(self._snapshot, whole=True)
         return self._out
 
+    @property
+    def is_text(self) -> bool:
+        """Whether nothing but text has come, and nothing beside it."""
+        beside = self._fields or self._around or self._refusals or self.diagnostics or self._snapshot is not None
+        if beside or self.calls or self.held or self.notes or self._role != "assistant":
+            return False
+        return self._only_text()
+
     def is_plain(self, settled: Settled) -> bool:
         """Whether the neutral form says all that this choice's message says."""
         if not settled.plain or self._refusals or self._role != "assistant":
