@@ -148,7 +148,7 @@ async def _keep(
         connector=aiohttp.TCPConnector(limit=0, ssl=tls),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"isthmus/{_version()}"},
-        timeout=aiohttp.ClientTimeout(total=None, connect=connect, sock_connect=connect, sock_read=None),
+        timeout=aiohttp.ClientTimeout(total=None, connect=connect),
     )
     try:
         yield session

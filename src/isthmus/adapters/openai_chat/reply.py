@@ -36,6 +36,7 @@ DIAGNOSTICS = frozenset(
 )
 _CONTINUED = frozenset(("logprobs", "token_ids"))
 _REASONED = ("thinking", "reasoning")
+_NO_FRAME = Frame(b"")
 
 
 class Choice:
@@ -55,7 +56,7 @@ class Choice:
         self._fields: dict[str, Any] = {}
         self._around: dict[str, Any] = {}
         self._snapshot: Mapping[str, Any] | None = None
-        self._frame = Frame(b"")
+        self._frame = _NO_FRAME
         self._whole = False
         self._reasoned = False
         self._out: list[Event] = []

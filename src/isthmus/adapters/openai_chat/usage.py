@@ -7,6 +7,8 @@ from typing import Any
 from isthmus.adapters.openai_chat.merge import plain, replaced
 from isthmus.models.events import Note, NoteCode, Usage
 
+_WHOLE_NUMBERS = {int}
+
 # Where servers put each count, some of them one level down; the first one that is there wins.
 # Source: recorded replies of 25 servers, 2024-2026.
 _Places = tuple[tuple[str, str | None], ...]
@@ -29,10 +31,17 @@ def merge_usage(old: dict[str, Any] | None, new: Any) -> dict[str, Any] | None:
     """The usage object after a further one: later counts replace earlier ones, null says nothing (F04)."""
     if not isinstance(new, dict):
         return old
+    if old is None and _plain_counts(new):
+        return new
     merged = dict(old or {})
     for name, value in new.items():
         merged[name] = replaced(merged.get(name), value)
     return merged
+
+
+def _plain_counts(counts: dict[str, Any]) -> bool:
+    """Whether an object holds nothing but whole numbers, so that nothing in it has two forms."""
+    return set(map(type, counts.values())) == _WHOLE_NUMBERS
 
 
 def _count(value: Any) -> int | None:
@@ -61,7 +70,7 @@ def read_usage(held: dict[str, Any] | None) -> tuple[Usage | None, list[Note]]:
     Cached tokens are part of the prompt's, reasoning tokens part of the output's; where the total shows that a server
     counts reasoning apart it is added to the output. Counts that contradict each other are clamped, and noted.
     """
-    raw = plain(held) if held else None
+    raw = held if held and _plain_counts(held) else plain(held) if held else None
     if not isinstance(raw, dict):
         return None, []
     notes: list[Note] = []
