@@ -120,7 +120,7 @@ class WireAdapter(ModelAdapter):
                         yield event
                 finally:
                     await close(chunks)
-                    if reading.complete:
+                    if reading.complete and reply.ended is not Ended.FRAMED:
                         await reply.settle()
                 return
 
@@ -144,7 +144,7 @@ class WireAdapter(ModelAdapter):
                     fold.extend(reading.end(reply.ended))
                 finally:
                     await close(chunks)
-                    if reading.complete:
+                    if reading.complete and reply.ended is not Ended.FRAMED:
                         await reply.settle()
                 return
 

@@ -13,6 +13,7 @@ from isthmus.models.events import (
     Call,
     Event,
     Finish,
+    FinishReason,
     Native,
     Note,
     Reasoning,
@@ -40,6 +41,10 @@ def classify(error: BaseException) -> TierError:
     failure = UnclassifiedError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
     failure.__cause__ = error
     return failure
+
+
+# The finishes that nothing needs to be settled for where there are no calls.
+_WITHOUT_CALLS = frozenset(FinishReason) - {FinishReason.TOOL_CALLS, FinishReason.ERROR_POST}
 
 
 class Fold:
@@ -84,7 +89,9 @@ class Fold:
             self.add(event)
 
     def _add_other(self, event: Event) -> Event:
-        if isinstance(event, Call):
+        if type(event) is Finish:
+            event = self._finished(event)
+        elif isinstance(event, Call):
             event = identified(event, self._calls, notes=self._notes)
             self._flush()
             self._events.append(event)
@@ -95,12 +102,13 @@ class Fold:
         elif isinstance(event, Reset):
             self._reasoning.clear()
             self._native.clear()
-        elif isinstance(event, Finish):
-            event = self._finished(event)
         return event
 
     def _finished(self, event: Finish) -> Finish:
         self._flush()
+        if event.finish in _WITHOUT_CALLS and not self._calls and not self._notes:
+            self.finish = event
+            return event
         reason = to_finish_reason(event.finish, "finish event")
         finish, notes = settle(reason, tuple(self._events), notes=(*self._notes, *event.notes))
         if finish != event.finish or notes != event.notes:

@@ -136,6 +136,7 @@ class ChatDecoder:
         self._top: dict[str, Any] = {}
         self._last: Frame | None = None
         self._malformed: TierError | None = None
+        self._only_text = False
         # The strict path for pieces of plain text, or None where trying it would cost more than it saves.
         self._fast = None if whole else _plain_text
 
@@ -200,7 +201,7 @@ class ChatDecoder:
         reason = choice.finish_reason or None
         if not text or (reason is not None and reason.lower() in _FAILED):
             return None
-        self._last, self._seen_main = frame, True
+        self._last, self._seen_main, self._only_text = frame, True, True
         self._id = reply.id if isinstance(reply.id, str) else ""
         self._usage = merge_usage(None, exact(reply.usage)) if reply.usage else None
         self._main.reason = reason
@@ -298,9 +299,9 @@ class ChatDecoder:
 
     def _closed(self, ended: Ended, usage: Usage | None, odd_usage: list[Note]) -> list[Event]:
         main = self._main
-        if main.is_text and (self._whole or self.done) and not self._others and not self._top:
+        if usage is not None and (self._only_text or (self.done and not self._others and main.is_text)):
             finish = _TEXT_FINISHES.get(main.reason or "")
-            if finish is not None and usage is not None:
+            if finish is not None and not self._top:
                 return [framed(Finish(finish, usage, main.reason, None, None, tuple(odd_usage)), self._last)]
         if not self._seen_main and self._others:
             main = self._others.pop(min(self._others))
