@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 
 import pytest
 
-from isthmus.secret import HIDDEN, Secret, redact
+from isthmus.secret import HIDDEN, Address, Secret, names_secret, redact
 
 CANARY = "sk-canary-0123456789abcdef"
 
@@ -69,3 +70,44 @@ def test_redact_leaves_plain_text_alone() -> None:
     """Prose, model names and JSON without keys come back unchanged."""
     for text in ("the task-force met", "model gpt-oss-120b is overloaded", json.dumps({"keyboard": "a key"})):
         assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    ("url", "seen"),
+    [
+        ("https://host/v1", "https://host/v1"),
+        ("https://user:word@host:8/v1", "https://***@host:8/v1"),
+        ("https://host/v1?key=word&x=1", "https://host/v1?key=***&x=***"),
+        ("https://host/v1?word#word", "https://host/v1?***"),
+        ("http://[word", "***"),
+    ],
+)
+def test_an_address_shows_no_more_than_its_place(url: str, seen: str) -> None:
+    """F29: repr and pickle of an address hold neither user, password nor query; it is still the address."""
+    address = Address(url)
+    assert repr(address) == repr(seen)
+    assert pickle.loads(pickle.dumps(address)) == seen
+    assert copy.deepcopy(address) == copy.copy(address) == url
+
+
+def test_the_secrets_of_an_address_are_known() -> None:
+    """F29: password and key-like parameters are found, as written and as meant."""
+    found = Address("https://u:a%2Bb@host/?api_key=word&version=3").secrets()
+    assert set(found) == {"a%2Bb", "a+b", "word"}
+    assert "word" not in repr(found)
+    assert Address("http://[bad").secrets() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("X-Api-Key", True),
+        ("authorization", True),
+        ("gateway_token", True),
+        ("apikeys", True),
+        ("window_tokens", False),
+    ],
+)
+def test_names_tell_secrets(name: str, is_one: bool) -> None:
+    """A name's last word says whether its value is a secret."""
+    assert names_secret(name) is is_one

@@ -14,7 +14,7 @@ from isthmus.chain import RetryPolicy, define_chain, of
 from isthmus.errors import ConfigError, RefusedError
 from isthmus.models.contract import GenerateContext, OutputForm, Timeouts
 from isthmus.models.events import Event, FinishReason, StepResult
-from isthmus.settings import LLM_KEYS, Layer, Setting, Settings, Table, load_settings, unknown_key
+from isthmus.settings import LLM_KEYS, Layer, Setting, Settings, Table, hidden, load_settings, unknown_key
 from isthmus.settings.keys import TIER_KEYS
 from isthmus.sync import iterate_sync, run_sync
 
@@ -53,6 +53,7 @@ def connect(target: str, **settings: Any) -> Any:
         ConfigError: no such provider, or a setting that nothing takes.
         MissingDependencyError: the provider needs a package that is not installed.
     """
+    settings = hidden(settings)
     provider, _, model = target.partition(":")
     if "." in provider:
         return registry.load_adapter(target, **settings)
@@ -75,6 +76,7 @@ def load(source: str | os.PathLike[str] | Settings | None = None, **overrides: A
         ConfigError: the configuration is wrong; names the file or variable, the key and the remedy.
         MissingDependencyError: a provider needs a package that is not installed.
     """
+    overrides = hidden(overrides)
     settings = _settings(source, overrides)
     tiers = tuple([_tier(table) for table in connections(settings)])
     options = {key: _made(key, setting, "chain") for key, setting in settings.chain.items()}

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 HIDDEN = "***"
 
 _KEY_LIKE = re.compile(
     r"\b(?:sk|pk|rk|gsk|xai|key|ghp|hf)[-_][A-Za-z0-9_\-*]{6,}|(?i:bearer)\s+[A-Za-z0-9._~+/\-]{8,}=*"
 )
+
+_SECRET_NAME = re.compile(
+    r"(?i)(^|[-_.])((api)?keys?|token|secrets?|passwords?|passwd|sig(nature)?|authorization|credentials?|cookies?)$"
+)
+
+
+def names_secret(name: str) -> bool:
+    """Whether what stands under this name, as a header, a setting or a parameter, is a secret."""
+    return _SECRET_NAME.search(name) is not None
 
 
 class Secret(str):
@@ -22,6 +33,59 @@ class Secret(str):
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (HIDDEN,)
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Secret:
+        return self
+
+
+class Address(str):
+    """A URL whose repr, and what is pickled of it, shows neither user nor password nor what its query says."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(clean_url(self))
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (clean_url(self),)
+
+    def __copy__(self) -> Address:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Address:
+        return self
+
+    def secrets(self) -> list[Secret]:
+        """The user's name and password in it, and the values of parameters that are named like secrets."""
+        try:
+            parts = urlsplit(self)
+        except ValueError:
+            return []
+        found = [value for name, value in parse_qsl(parts.query) if names_secret(name)]
+        user, password = parts.username, parts.password
+        found += [password] if password else [user] if user else []
+        return [Secret(text) for value in found for text in {value, unquote(value)}]
+
+
+def clean_url(url: str) -> str:
+    """The URL without user and password, and with nothing of its query but the names."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return HIDDEN
+    _, at, host = parts.netloc.rpartition("@")
+    names = (pair.partition("=") for pair in parts.query.split("&"))
+    query = "&".join(f"{name}={HIDDEN}" if sign else HIDDEN for name, sign, _ in names) if parts.query else ""
+    return redact(urlunsplit((parts.scheme, f"{HIDDEN}@{host}" if at else host, parts.path, query, "")))
+
+
+def shown_command(command: str) -> str:
+    """A command as a person may see it: its first word."""
+    first, _, rest = command.strip().partition(" ")
+    return f"{HIDDEN if '=' in first else redact(first)}{' ' + HIDDEN if rest else ''}"
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:

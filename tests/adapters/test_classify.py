@@ -258,3 +258,63 @@ def test_nothing_makes_it_fail(value: Any, status: int, headers: dict[str, str])
 def test_no_bytes_make_it_fail(body: bytes, status: int) -> None:
     """F18: a body that is no text, no JSON, or half of either is classified by its status."""
     assert classify_reply(WireReply(status, {}, body)).status == status
+
+
+SAID = [
+    # What servers of each kind say, as their reference pages and bug reports quote it.
+    (
+        400,
+        {"code": "Arrearage", "message": "Access denied, please make sure your account is in good standing."},
+        "credentials",
+    ),
+    (429, {"error": {"type": "exceeded_current_quota_error", "message": "Your account is suspended"}}, "credentials"),
+    (429, {"error": {"code": "1113", "message": "Insufficient balance or no resource package."}}, "credentials"),
+    (400, {"error": {"code": "data_inspection_failed", "message": "Input data may contain it."}}, "refused"),
+    (400, {"code": "DataInspectionFailed", "message": "Output data may contain inappropriate content."}, "refused"),
+    (400, {"error": {"message": "Content Exists Risk", "type": "invalid_request_error"}}, "refused"),
+    (400, {"error": {"code": "1301", "message": "Detected potentially unsafe or sensitive content"}}, "refused"),
+    (498, {"error": {"message": "Flex tier capacity exceeded", "code": "capacity_exceeded"}}, "unavailable"),
+    (400, {"error": {"message": "Range of input length should be [1, 129024]"}}, "overflow"),
+    (400, {"error": {"message": "Your request exceeded model token limit: 8192"}}, "overflow"),
+    (404, {"error_code": "ENDPOINT_NOT_FOUND", "message": "The given endpoint does not exist"}, "unavailable"),
+    (404, {"errors": [{"message": "No such model @x or task", "code": 5007}], "success": False}, "unavailable"),
+    (500, {"detail": {"error": {"message": "boom"}}}, "transient"),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "expected"), SAID)
+def test_f18_what_servers_say_in_their_own_words(status: int, body: Any, expected: str) -> None:
+    """F18: each server's own code or text has its class, and the message is the innermost error's."""
+    error = classify_reply(WireReply(status, {}, dumps(body)))
+    assert error.error_class == expected
+    assert not error.message.startswith("{")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "33s"}]},
+        {"metadata": {"headers": {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1759671193000"}}},
+        {"retry_after": 33},
+        {"retry_after_seconds": "33"},
+    ],
+)
+def test_f09_a_time_to_wait_inside_the_body(error: dict[str, Any]) -> None:
+    """F09: a hint in the error object counts where no header says one, and makes a quota a rate limit."""
+    body = dumps({"error": {"code": 429, "message": "You exceeded your current quota, check your plan.", **error}})
+    date = {"date": "Sun, 05 Oct 2025 13:32:40 GMT"}
+    found = classify_reply(WireReply(429, date, body))
+    assert (found.error_class, found.retry_after) == ("transient", 33)
+    assert classify_reply(WireReply(429, {**date, "retry-after": "7"}, body)).retry_after == 7
+    assert (
+        classify_reply(WireReply(429, {}, dumps({"error": {"message": "You exceeded your current quota"}}))).retry_after
+        is None
+    )
+
+
+@pytest.mark.parametrize("hint", [None, [], {}, True, "soon", [1], {"headers": [1]}, -1, "1e999"])
+def test_f09_a_hint_that_makes_no_sense_is_no_hint(hint: object) -> None:
+    """F09: garbage where a time should be neither crashes nor counts."""
+    names = ("details", "metadata", "retry_after")
+    body = {"error": {"message": "slow", **dict.fromkeys(names, hint), "details": [hint, {"retryDelay": hint}]}}
+    assert classify_reply(WireReply(429, {}, dumps(body))).retry_after is None

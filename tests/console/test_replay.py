@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,18 @@ def test_no_recording_is_status_2(home: Home, capsys: pytest.CaptureFixture[str]
     assert run(["replay", "nowhere"]) == 2
     assert "request.json" in capsys.readouterr().err
     assert run(["replay", "nowhere", "--split", "0"]) == 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_f06_text_that_stdout_cannot_encode_is_shown_escaped(
+    home: Home, replayed: list[object], monkeypatch: pytest.MonkeyPatch, flags: list[str], encoding: str
+) -> None:
+    """F06: half a surrogate pair, which servers send, or a narrow terminal breaks neither the text nor the JSON."""
+    replayed.append(StepResult(events=(Text("é\ud83d\U0001f600"), Call("look", {}, "c", '"\ud83d"'))))
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", out)
+    assert run(["replay", "folder", *flags]) == 0
+    out.flush()
+    said = out.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    assert json.loads(said)["text"] == "é\ud83d\U0001f600" if flags else "\\ud83d" in said

@@ -22,11 +22,13 @@ from isthmus.wire.frame import Frame
 from isthmus.wire.sse import SSEParser
 from support import anthropic_walk, chat_walk, sdk_reading
 from support.corpus import Recording, Row, corpus_root, load, rows
+from support.corpus_reasons import reason_for
 from support.cuts import smaller_successes
 
 APIS = ("openai-chat", "anthropic-messages")
 FINISHES = {
     "stop": "stop",
+    "eos": "stop",
     "end_turn": "stop",
     "stop_sequence": "stop",
     "length": "length",
@@ -109,7 +111,8 @@ def _compare(row: Row, recording: Recording, result: StepResult, walked: sdk_rea
         mine, theirs, plain = (_field(reading, name, ours) for reading in (ours, other, walked))
         if mine != theirs:
             line = f"{name}: ours {mine!r:.90}, {checked.read_by} {theirs!r:.90}"
-            (checked.differs if mine == plain else checked.faults).append(line)
+            known = mine == plain and reason_for(row.path, line) is not None
+            (checked.differs if known else checked.faults).append(line)
 
 
 def _field(reading: sdk_reading.Reading, name: str, ours: sdk_reading.Reading) -> Any:
@@ -143,7 +146,7 @@ def main(arguments: list[str]) -> int:
         done = list(pool.map(partial(check, quick="--quick" in arguments), todo, chunksize=8))
     _table(done)
     _differences(done)
-    faults = [(c.row.path, fault) for c in done for fault in c.faults]
+    faults = [(c.row.path, fault) for c in done for fault in c.faults if reason_for(c.row.path, fault) is None]
     for path, fault in faults:
         print(f"FAULT {path}: {fault}")
     print(f"\n{len(done)} recordings, {len(faults)} faults")
@@ -187,10 +190,14 @@ def _table(done: list[Checked]) -> None:
 
 
 def _differences(done: list[Checked]) -> None:
-    print("\nWhere the SDK reads otherwise (a plain walk over the JSON agrees with us):")
+    print("\nWhat differs from another reading, or from the whole reply when cut, by reason:")
+    found: dict[str, list[str]] = defaultdict(list)
     for checked in done:
-        for line in checked.differs:
-            print(f"  {checked.row.path}: {line}")
+        for line in [*checked.differs, *checked.faults]:
+            found[reason_for(checked.row.path, line) or ""].append(f"{checked.row.path}: {line}")
+    for reason, lines in sorted(found.items()):
+        if reason:
+            print("\n".join([f"- {reason}:", *(f"    {line}" for line in lines)]))
     print("\nWhere the SDK cannot read the reply:")
     for checked in done:
         if checked.read_by.startswith("walk"):

@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 from isthmus.adapters.registry import load_adapter
-
 from isthmus.errors import TierError
 from isthmus.models.events import StepResult
 from isthmus.models.fold import Fold

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import gzip
 import ssl
@@ -11,6 +12,7 @@ import sys
 import textwrap
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -22,7 +24,7 @@ from isthmus.errors import ConfigError, InvalidRequestError, ProtocolError, Tran
 from isthmus.models.contract import Timeouts
 from isthmus.transport.http import HttpReply, HttpTransport
 from isthmus.wire.call import Ended, WireCall
-from support.loopback import CLOSE, HOLD, LAST, RESET, LoopbackServer, chunk, head, stream, whole
+from support.loopback import CLOSE, HOLD, LAST, RESET, LoopbackServer, Seen, chunk, head, stream, whole
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 CALL = WireCall(path="/v1/chat", body=b'{"model":"m"}')
@@ -275,6 +277,35 @@ async def test_replies_read_to_the_end_share_one_connection(transport: HttpTrans
         assert server.connections == 150
 
 
+@pytest.mark.parametrize("end", [CLOSE, RESET])
+async def test_a_used_connection_that_the_server_closes_is_replaced(transport: HttpTransport, end: Any) -> None:
+    """A call whose kept connection ends without a byte of a reply is sent once more, on a new one, and not again."""
+    calls: list[int] = []
+
+    def answer(seen: Seen) -> list[Any]:
+        calls.append(seen.connection)
+        return [whole(b"{}")] if calls.count(seen.connection) == 1 and len(calls) < 4 else [end]
+
+    async with LoopbackServer(answer) as server:
+        assert (await call(transport, server.url))[1] == b"{}"
+        assert (await call(transport, server.url))[1] == b"{}"
+        assert calls == [0, 0, 1]
+        with pytest.raises(TransientError):
+            await call(transport, server.url)
+        assert calls == [0, 0, 1, 1, 2]
+        assert [seen.body for seen in server.requests] == [CALL.body] * 5
+
+
+@pytest.mark.parametrize("steps", [[b"H"], [b"HTTP/1.1 200 OK\r\nConte"]])
+async def test_a_call_that_was_taken_up_is_not_sent_again(transport: HttpTransport, steps: list[Any]) -> None:
+    """A kept connection that ends inside a reply's head is a failure: the server may have done the work."""
+    async with LoopbackServer([[whole(b"{}")], [*steps, CLOSE]]) as server:
+        await call(transport, server.url)
+        with pytest.raises(TransientError):
+            await call(transport, server.url)
+        assert len(server.requests) == 2
+
+
 async def test_a_refused_connection_is_unavailable(transport: HttpTransport) -> None:
     """A port where nobody listens means the next tier, and the message names it."""
     async with LoopbackServer([[HOLD]]) as server:
@@ -522,3 +553,66 @@ def test_importing_it_loads_no_client() -> None:
     modules = "isthmus.transport.http, isthmus.transport.recording, isthmus.adapters.base, isthmus.adapters.drive"
     program = f"import sys; sys.path.insert(0, {str(SRC)!r}); import {modules}; assert 'aiohttp' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+async def _tunnel(asked: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Serve one client of a proxy that only tunnels."""
+    words = (await reader.readuntil(b"\r\n\r\n")).decode().split(" ")
+    asked.append(f"{words[0]} {words[1]}")
+    host, _, port = words[1].rpartition(":")
+    there, back = await asyncio.open_connection(host, int(port))
+    writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+
+    async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await source.read(65536):
+                target.write(data)
+        target.close()
+
+    await asyncio.gather(carry(reader, back), carry(there, writer))
+
+
+async def test_tls_goes_through_a_proxy_s_tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy for https carries the call in a tunnel and sees nothing but the host; NO_PROXY goes past it."""
+    authority = Authority(tmp_path)
+    asked: list[str] = []
+    proxy = await asyncio.start_server(functools.partial(_tunnel, asked), "127.0.0.1", 0)
+    monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    async with LoopbackServer([[whole(b"{}")]], ssl=authority.server) as server:
+        place = server.url.removeprefix("https://")
+        for exempt, tunnels in (("", 1), ("127.0.0.1", 1)):
+            monkeypatch.setenv("no_proxy", exempt)
+            transport = HttpTransport(ca_bundle=authority.file)
+            assert (await call(transport, server.url))[1] == b"{}"
+            assert asked == [f"CONNECT {place}"] * tunnels
+            await transport.aclose()
+    proxy.close()
+
+
+async def test_many_calls_at_once_wait_for_none(transport: HttpTransport) -> None:
+    """A hundred calls on one transport are all under way at once: no limit, no queue behind a slow one."""
+    all_here = asyncio.Event()
+
+    def answer(seen: Seen) -> list[Any]:
+        if seen.connection == 99:
+            all_here.set()
+        return [all_here, whole(b"{}")]
+
+    async with LoopbackServer(answer) as server:
+        async with asyncio.timeout(20):
+            done = await asyncio.gather(*(call(transport, server.url) for _ in range(100)))
+        assert [body for _, body in done] == [b"{}"] * 100
+        assert server.connections == 100
+
+
+@pytest.mark.parametrize("status", [200, 204, 302, 304])
+async def test_empty_replies_end_whole(transport: HttpTransport, status: int) -> None:
+    """A reply without a body is read to its end, and its connection serves again."""
+    first = head(status) if status in (204, 304) else whole(b"", status)
+    async with LoopbackServer([[first], [whole(b"{}")]]) as server:
+        reply, body = await call(transport, server.url)
+        assert (reply.status, body, reply.ended) == (status, b"", Ended.FRAMED)
+        assert (await call(transport, server.url))[1] == b"{}"
+        assert server.connections == 1

@@ -85,3 +85,21 @@ async def test_every_recording_plays() -> None:
         assert b"".join(await play(transport)) == (folder / "response.body").read_bytes()
         async with transport.open("", WireCall(path="/"), headers={}) as reply:
             assert str(reply.status) == row["status"]
+
+
+@pytest.mark.parametrize(
+    ("more", "ended"),
+    [
+        ({"headers": [["Content-Length", str(len(BODY) + 1)]]}, Ended.BROKEN),
+        ({"chunk_sizes": [len(BODY), 1]}, Ended.BROKEN),
+        ({"headers": [["Content-Length", str(len(BODY))]]}, Ended.FRAMED),
+        ({"headers": [["Content-Length", "many"]]}, Ended.FRAMED),
+        ({"chunk_sizes": None}, Ended.FRAMED),
+    ],
+)
+async def test_f01_a_body_shorter_than_it_was_recorded_is_broken(
+    tmp_path: Path, more: dict[str, object], ended: Ended
+) -> None:
+    """F01: a file that was cut after it was recorded does not pass for a whole body."""
+    async with RecordingTransport(record(tmp_path, **more)).open("http://x", WireCall(path="/"), headers={}) as reply:
+        assert reply.ended is ended

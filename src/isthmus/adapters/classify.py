@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from isthmus.errors import ErrorClass, TierError, tier_error
@@ -32,9 +32,9 @@ _TEXTS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
         _any_of(
             r"insufficient_quota|billing_(?:hard_limit_reached|not_active|error)",
             r"credit balance|insufficient (?:credits|balance|funds)|out of credits|payment (?:is |method is )?required",
-            # With a time to come back at, the same words mean a rate limit.
+            # With a time to come back at, the same words mean a rate limit; see also `Failure._class`.
             r"exceeded your current quota(?!.*(?:retry in|per.?(?:minute|day)))",
-            r"reached your specified [\w ]*usage limit|spend(?:ing)? limit",
+            r"reached your specified [\w ]*usage limit|spend(?:ing)? limit|exceeded_current_quota|\barrearage\b",
         ),
     ),
     (
@@ -48,7 +48,8 @@ _TEXTS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
             r"(?:prompt|input) (?:is )?too long|reduce the length of the (?:messages|prompt|input)",
             r"input tokens exceed|(?:input|prompt) token count.{0,40}exceed|too many (?:input|prompt) tokens",
             r"exceeds the max(?:imum)? (?:number of )?(?:input|prompt) tokens|maximum (?:number of )?input tokens",
-            r"number of tokens in the prompt|tokens \+ \W?max_new_tokens",
+            r"number of tokens in the prompt|tokens \+ \W?max_new_tokens|range of input length should be",
+            r"exceeded model token limit|context (?:the )?overflows",
         ),
     ),
     (
@@ -58,6 +59,7 @@ _TEXTS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
             r"content management policy|content filtering policy|our safety system",
             r"violat\w+ [\w' ]*(?:usage|content|safety) (?:polic|guideline)",
             r"(?:input|prompt|content|output)\b.{0,40}\bflagged",
+            r"data_?inspection_?failed|inappropriate content|content exists risk|unsafe or sensitive content",
         ),
     ),
 )
@@ -88,6 +90,7 @@ _CODES: dict[str, int] = {
     "model_not_found": 404,
     "model_decommissioned": 404,
     "deploymentnotfound": 404,
+    "endpoint_not_found": 404,
     "request_too_large": 413,
     "invalid_request_error": 400,
     "invalid_request": 400,
@@ -103,14 +106,17 @@ _CODES: dict[str, int] = {
     "internal_error": 500,
 }
 
+_STATUS_NAMES = ("code", "status_code", "status", "raw_status_code", "http_status_code", "http_code")
+
 _STATUSES: dict[int, ErrorClass] = {
     **dict.fromkeys((401, 402, 403), ErrorClass.CREDENTIALS),
     **dict.fromkeys((408, 409, 425, 429, 500, 502, 504), ErrorClass.TRANSIENT),
     **dict.fromkeys((503, 529), ErrorClass.UNAVAILABLE),
 }
 
-_OVERLOADED = re.compile(r"overloaded|at capacity|currently unavailable|temporarily unavailable", re.I)
-_MODEL_CODES = frozenset({"model_not_found", "model_decommissioned", "deploymentnotfound"})
+_QUOTA = re.compile(r"exceeded your current quota", re.I)
+_OVERLOADED = _any_of(r"overloaded|(?:at|over) capacity|capacity[ _]exceeded|(?:currently|temporarily) unavailable")
+_MODEL_CODES = frozenset({"model_not_found", "model_decommissioned", "deploymentnotfound", "endpoint_not_found"})
 _MODEL_GONE = _any_of(
     r"^model: |\b(?:unknown|no such) model\b|no endpoints found for ",
     r"\b(?:model|deployment)s?\b.{0,200}(?:not found|not exist|no longer|not deployed|not loaded)",
@@ -121,37 +127,41 @@ _MARKUP = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.I | re.S)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a provider's error object says, taken apart: message, code, type, and status if it has one."""
+    """What a provider's error object says, taken apart: message, code, type, and status if it has one.
+
+    `hints` are what it says of the time to wait, as headers say it.
+    """
 
     message: str
     code: str | None = None
     kind: str | None = None
     status: int | None = None
+    hints: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def parse(value: Any) -> Failure:
         """Read an error object of any form in use; never fails.
 
-        Known are `{"error": {…}}` however deep, `{"error": "text"}`, `{"detail": "text" or [{"loc", "msg"}, …]}`,
-        the object alone, a string, and a list of one of these.
+        Known are `{"error": {…}}` however deep, `{"error": "text"}`, `{"errors": [{…}]}`, `{"detail": "text", {…} or
+        [{"loc", "msg"}, …]}`, the object alone, a string, and a list of one of these.
         """
         levels: list[Mapping[str, Any]] = []
         while not isinstance(value, str):
             if isinstance(value, list) and value:
-                value = value[0]
+                value = "; ".join(value) if all(isinstance(item, str) for item in value) else value[0]
             elif isinstance(value, Mapping):
                 levels.append(value)
-                if not value.get("error"):
+                if not (inner := _inner(value)):
                     break
-                value = value["error"]
+                value = inner
             else:
                 break
         levels.reverse()
         said = _message(value, levels)
-        code = _first(levels, ("code",), _word)
+        code = _first(levels, ("code", "error_code"), _word)
         kind = _first(levels, ("type", "status"), _kind)
-        status = _first(levels, ("code", "status_code", "status", "raw_status_code"), _status)
-        return Failure(said, code, kind, status)
+        status = _first(levels, _STATUS_NAMES, _status)
+        return Failure(said, code, kind, status, _hints(levels))
 
     def classified(
         self, *, status: int | None = None, headers: Mapping[str, str] | None = None, body: str | None = None
@@ -164,12 +174,15 @@ class Failure:
             body: the body as text, for the error to carry.
         """
         stands_for = status or self.status or self._coded()
+        wait = retry_after(headers) if headers else None
+        if wait is None and self.hints:
+            wait = retry_after({**(headers or {}), **self.hints})
         error = tier_error(
-            self._class(stands_for),
+            self._class(stands_for, wait),
             self.message[:_BODY_SHOWN],
             status=stands_for,
             code=self.code or self.kind,
-            retry_after=retry_after(headers) if headers else None,
+            retry_after=wait,
         )
         error.body = body[:_BODY_SHOWN] if body else None
         return error
@@ -182,8 +195,10 @@ class Failure:
     def _words(self) -> tuple[str, ...]:
         return tuple(word.lower() for word in (self.code, self.kind) if word)
 
-    def _class(self, status: int | None) -> ErrorClass:
+    def _class(self, status: int | None, wait: float | None) -> ErrorClass:
         said = f"{self.code or ''} {self.kind or ''} {self.message}"
+        if wait is not None:
+            said = _QUOTA.sub("", said)
         for kind, pattern in _TEXTS:
             if pattern.search(said):
                 return kind
@@ -194,6 +209,32 @@ class Failure:
         if not _MODEL_CODES.isdisjoint(self._words()) or (status == 404 and _MODEL_GONE.search(self.message)):
             return ErrorClass.UNAVAILABLE
         return ErrorClass.INVALID if status is not None and status < 500 else ErrorClass.TRANSIENT
+
+
+def _inner(value: Mapping[str, Any]) -> Any:
+    """The error inside an error object, if it has one."""
+    detail = value.get("detail")
+    return value.get("error") or value.get("errors") or (detail if isinstance(detail, Mapping) else None)
+
+
+def _hints(levels: list[Mapping[str, Any]]) -> dict[str, str]:
+    """What an error object says of the time to wait: the headers of a server behind, a number, or `RetryInfo`.
+
+    Source: google.rpc.RetryInfo, and the `metadata.headers` and `retry_after` of gateways' errors, 2026-11.
+    """
+    hints: dict[str, str] = {}
+    for level in reversed(levels):
+        metadata = level.get("metadata")
+        held = metadata.get("headers") if isinstance(metadata, Mapping) else None
+        if isinstance(held, Mapping):
+            hints.update({str(name).lower(): str(value) for name, value in held.items()})
+        details = level.get("details")
+        items = [item for item in details if isinstance(item, Mapping)] if isinstance(details, list) else []
+        delays = [item.get("retryDelay") for item in items]
+        for value in (*delays, level.get("retry_after"), level.get("retry_after_seconds")):
+            if isinstance(value, str | int | float) and not isinstance(value, bool):
+                hints["retry-after"] = str(value).removesuffix("s")
+    return hints
 
 
 def _first(

@@ -16,7 +16,7 @@ from isthmus.models.events import Event, Finish, Note, StepResult, framed
 from isthmus.models.fold import Fold, close, folded
 from isthmus.models.jsontext import loads
 from isthmus.observability import hooks
-from isthmus.secret import HIDDEN, Secret, redact
+from isthmus.secret import HIDDEN, Address, Secret, clean_url, redact
 from isthmus.wire.call import Ended, WireReply
 from isthmus.wire.frame import Frame
 from isthmus.wire.ndjson import NDJSONParser
@@ -68,7 +68,7 @@ class WireAdapter(ModelAdapter):
     base_url: str
 
     def _wire(self, codec: Codec, transport: Transport, keys: Keys, base_url: str) -> None:
-        self.codec, self.transport, self.keys, self.base_url = codec, transport, keys, base_url.rstrip("/")
+        self.codec, self.transport, self.keys, self.base_url = codec, transport, keys, Address(base_url.rstrip("/"))
 
     def stream(self, ctx: GenerateContext) -> AsyncIterator[Event]:
         """The reply's events as they arrive."""
@@ -118,6 +118,10 @@ class WireAdapter(ModelAdapter):
                                 break
                     for event in reading.end(reply.ended):
                         yield event
+                except TierError as error:
+                    # What arrived may repeat the key, and the frames from here on hold it.
+                    chunk = frame = None  # type: ignore[assignment]
+                    raise error.with_traceback(None) from error.__cause__
                 finally:
                     await close(chunks)
                     if reading.complete and reply.ended is not Ended.FRAMED:
@@ -161,7 +165,7 @@ class WireAdapter(ModelAdapter):
         if hooks.listening():
             shown = {name: HIDDEN if isinstance(value, Secret) else value for name, value in headers.items()}
             sent = {**call.headers, **shown}
-            hooks.emit(hooks.WireSent(method=call.method, url=url, headers=sent, body=call.body))
+            hooks.emit(hooks.WireSent(method=call.method, url=clean_url(url), headers=sent, body=call.body))
         return self.transport.open(url, call, headers=headers)
 
     async def _accepted(self, reply: Reply, request: Request, *, last: bool) -> bool:
@@ -171,7 +175,8 @@ class WireAdapter(ModelAdapter):
             TierError: the status says that it failed, and nothing else can be tried.
         """
         if hooks.listening():
-            hooks.emit(hooks.WireReceived(url=self._url(request), status=reply.status, headers=dict(reply.headers)))
+            told = {name: redact(value, self.keys.secrets()) for name, value in reply.headers.items()}
+            hooks.emit(hooks.WireReceived(url=clean_url(self._url(request)), status=reply.status, headers=told))
         if 200 <= reply.status < 300:
             return True
         if reply.status != 401 or last or not self.keys.refreshable:
@@ -183,7 +188,7 @@ class WireAdapter(ModelAdapter):
         text = (await reply.read(_ERROR_BODY)).decode("utf-8", "replace")
         body = redact(text, self.keys.secrets()).encode()
         if hooks.listening():
-            hooks.emit(hooks.WireChunk(url=url, data=body))
+            hooks.emit(hooks.WireChunk(url=clean_url(url), data=body))
         headers = {"date": formatdate(usegmt=True), **reply.headers}
         return self.codec.classify(WireReply(reply.status, headers, body))
 
@@ -194,14 +199,18 @@ class WireAdapter(ModelAdapter):
                 shown = chunk
                 for secret in self.keys.secrets():
                     shown = shown.replace(secret.encode(), HIDDEN.encode())
-                hooks.emit(hooks.WireChunk(url=url, data=shown))
+                hooks.emit(hooks.WireChunk(url=clean_url(url), data=shown))
                 yield chunk
         finally:
             await close(chunks)
 
-    def _url(self, request: Request) -> str:
+    def _url(self, request: Request) -> Address:
         path = request.call.path
-        return path if "://" in path else self.base_url + path
+        if "://" in path:
+            return Address(path)
+        base, mark, query = self.base_url.partition("#")[0].partition("?")
+        joint = "&" if "?" in path else "?"
+        return Address(base.rstrip("/") + path + (joint + query if mark and query else ""))
 
 
 class _Reading:
@@ -278,7 +287,10 @@ class _Reading:
         if not isinstance(error, TierError):
             shown = f": {frame.data[:_EXCERPT].decode('utf-8', 'replace')}" if frame is not None else " at the end"
             fault, error = error, ProtocolError(f"the reply is malformed ({type(error).__name__}: {error}){shown}")
-            error.__cause__ = fault
+            error.__cause__ = fault.with_traceback(None)
+        said = frame.data.decode("utf-8", "replace") if frame is not None else ""
+        if redact(said, secrets) != said:
+            error.__cause__ = error.__context__ = None
         error.message = redact(error.message, secrets)
         error.args = (error.message,)
         error.body = redact(error.body, secrets) if error.body else error.body

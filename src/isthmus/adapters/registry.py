@@ -21,7 +21,7 @@ from typing import Any
 
 from isthmus.errors import ConfigError, IsthmusError, MissingDependencyError
 from isthmus.models.capabilities import capabilities_from_limits
-from isthmus.settings import LLM_KEYS, like_parameter, unknown_key
+from isthmus.settings import LLM_KEYS, hidden, like_parameter, unknown_key
 
 GROUP = "isthmus.adapters"
 Factory = Callable[..., Any]
@@ -221,6 +221,7 @@ def load_adapter(provider: str, **settings: Any) -> Any:
         ConfigError: no such provider; a setting that nothing takes; a factory that makes no adapter.
         MissingDependencyError: an optional package is not installed.
     """
+    settings = hidden(settings)
     found = resolve(provider)
     for key in settings:
         if key not in found.parameters and key not in LLM_KEYS and key not in _NEVER:

@@ -7,6 +7,7 @@ import json
 import click
 
 from isthmus import build
+from isthmus.console.terminal import tell
 from isthmus.settings import load_settings
 
 
@@ -16,8 +17,8 @@ def adapters(as_json: bool) -> None:
     """List the providers that can be used, and where each comes from."""
     found = build.providers(load_settings(strict=False))
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        tell(json.dumps(found, indent=2))
         return
     width = max(map(len, found))
     for name, source in found.items():
-        click.echo(f"{name:<{width}}  {source}")
+        tell(f"{name:<{width}}  {source}")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from isthmus import build
-from isthmus.console.terminal import history, interactive, questions
+from isthmus.console.terminal import as_text, history, interactive, questions, typed, write_json
 from isthmus.console.toolbox import calculate, current_time
-from isthmus.console.turn import Aborted, Display, Messages
-from isthmus.errors import ChainExhausted, ConfigError, TierError
+from isthmus.console.turn import Aborted, Display, Failed, Messages, outcome
+from isthmus.errors import ChainExhausted, ConfigError, IsthmusError, TierError
 from isthmus.harness import DefaultAgent
+from isthmus.models.jsontext import dumps
 from isthmus.settings import Settings, load_settings
 
 _FLAGS = ("provider", "model", "base_url", "api_key_command", "system", "max_tokens", "effort", "temperature")
@@ -38,9 +38,14 @@ def chat(ctx: click.Context, /, question: tuple[str, ...], *, tools: bool, as_js
 
     In a conversation Ctrl-C stops the reply and Ctrl-D ends the program.
     """
-    settings = load_settings(flags={key: flags[key] for key in _FLAGS})
-    asked = _asked(question)
-    conversation = _Conversation(settings, tools=tools, as_json=as_json)
+    try:
+        asked = _asked(question)
+        settings = load_settings(flags={key: flags[key] for key in _FLAGS})
+        conversation = _Conversation(settings, tools=tools, as_json=as_json)
+    except (IsthmusError, KeyboardInterrupt) as error:
+        if as_json:
+            write_json(dumps(outcome(Aborted("") if isinstance(error, KeyboardInterrupt) else Failed())))
+        raise
     with asyncio.Runner() as runner:
         try:
             if asked is not None:
@@ -55,11 +60,12 @@ def chat(ctx: click.Context, /, question: tuple[str, ...], *, tools: bool, as_js
 def _asked(question: Sequence[str]) -> str | None:
     """The one question, or None where a person is there to talk."""
     text = " ".join(question)
-    if text and text != "-":
-        return text
-    if not text and interactive():
+    if not question and interactive():
         return None
-    text = sys.stdin.read()
+    try:
+        text = typed() if text == "-" or not question else as_text(text)
+    except UnicodeError:
+        raise ConfigError("the question is not text in UTF-8") from None
     if not text.strip():
         raise ConfigError("there is no question: give one as an argument or on standard input")
     return text

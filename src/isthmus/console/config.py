@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from isthmus.console.terminal import say, tell
 from isthmus.errors import ConfigError
 from isthmus.settings import LLM_KEYS, folder_file, load_settings, read_regular, trust_store, user_file
 from isthmus.settings.sources import parse_toml
@@ -25,13 +26,13 @@ def show(ctx: click.Context, as_json: bool) -> None:
     settings = load_settings(strict=False)
     shown = settings.to_dict()
     if as_json:
-        click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        tell(json.dumps(shown, indent=2, ensure_ascii=False))
     else:
         _print(shown)
     for note in settings.notes:
-        click.echo(note, err=True)
+        say(note)
     for problem in settings.problems:
-        click.echo(f"isthmus: {problem}", err=True)
+        say(f"isthmus: {problem}")
     ctx.exit(2 if settings.problems else 0)
 
 
@@ -41,18 +42,18 @@ def _print(shown: dict[str, object]) -> None:
     tables += [("[[chain.tiers]]", tier) for tier in tiers if isinstance(tiers, list)]  # type: ignore[attr-defined]
     for name, table in tables:
         if isinstance(table, dict) and table:
-            click.echo(name)
+            tell(name)
             for key, item in table.items():
                 value = json.dumps(item["value"], ensure_ascii=False, default=str)
-                click.echo(f"{key} = {value}  # {item['from']}")
+                tell(f"{key} = {value}  # {item['from']}")
     if shown["plugins"]:
-        click.echo(f"[plugins]\nmodules = {json.dumps(shown['plugins'])}")
+        tell(f"[plugins]\nmodules = {json.dumps(shown['plugins'])}")
 
 
 @config.command()
 def path() -> None:
     """Print the user's configuration file, whether or not it exists."""
-    click.echo(user_file())
+    tell(str(user_file()))
 
 
 @config.command()
@@ -61,9 +62,9 @@ def trust() -> None:
     file, content = _folder_content()
     tables = parse_toml(content, str(file))
     digest = trust_store().accept(file, content)
-    click.echo(f"accepted {file} (sha256 {digest[:16]}…); a change to it must be accepted again", err=True)
+    say(f"accepted {file} (sha256 {digest[:16]}…); a change to it must be accepted again")
     for name in sorted(_restricted(tables)):
-        click.echo(f"  it may now set {name}", err=True)
+        say(f"  it may now set {name}")
 
 
 @config.command()
@@ -72,9 +73,9 @@ def untrust(ctx: click.Context) -> None:
     """Take back the acceptance of the current folder's isthmus.toml."""
     file = folder_file()
     if file is None or not trust_store().forget(file):
-        click.echo(f"{file} was not accepted", err=True)
+        say(f"{file} was not accepted")
         ctx.exit(1)
-    click.echo(f"{file} is no longer accepted", err=True)
+    say(f"{file} is no longer accepted")
 
 
 def _folder_content() -> tuple[Path, bytes]:

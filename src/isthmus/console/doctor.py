@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 from isthmus import build
+from isthmus.console.terminal import say, tell
 from isthmus.errors import IsthmusError
 from isthmus.secret import redact
 from isthmus.settings import Settings, folder_file, load_settings, user_file
@@ -23,15 +24,15 @@ def doctor(ctx: click.Context) -> None:
     """Say what is installed, configured and missing."""
     settings = load_settings(strict=False)
     for line in (*_versions(), *_files(settings)):
-        click.echo(line)
+        tell(line)
     problems = [str(problem) for problem in settings.problems]
     try:
         for line in build.findings(settings):
-            click.echo(line)
+            tell(line)
     except IsthmusError as error:
         problems.append(str(error))
     for problem in problems:
-        click.echo(f"isthmus: {redact(problem)}", err=True)
+        say(f"isthmus: {redact(problem)}")
     ctx.exit(2 if problems else 0)
 
 

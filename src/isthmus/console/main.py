@@ -5,14 +5,17 @@ Exit status: 0 done, 1 the work failed, 2 the call or the configuration is wrong
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import click
 
+from isthmus.console.terminal import prepare, say
 from isthmus.errors import ChainExhausted, IsthmusError, TierError
 from isthmus.secret import redact
 from isthmus.version import __version__
@@ -27,6 +30,9 @@ _COMMANDS = {
 }
 
 
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+
 class _LazyGroup(click.Group):
     """A group whose commands are imported one at a time."""
 
@@ -39,6 +45,14 @@ class _LazyGroup(click.Group):
         module, _, name = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        near = get_close_matches(args[0], _COMMANDS, n=1)
+        if args[0] not in _COMMANDS and not args[0].startswith("-") and near:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -62,16 +76,17 @@ def run(args: Sequence[str]) -> int:
     Args:
         args: the words after `isthmus`.
     """
+    prepare()
     try:
         status: Any = cli.main(list(args), prog_name="isthmus", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("isthmus: aborted", err=True)
+        say("isthmus: aborted")
         return 1
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 1
     except Exception as error:
         if "--debug" in args:
@@ -80,12 +95,21 @@ def run(args: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
+def _drop_output() -> None:
+    """What is still to be written can be written nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _report(error: Exception) -> int:
     if isinstance(error, IsthmusError):
-        click.echo(f"isthmus: {redact(str(error))}", err=True)
+        say(f"isthmus: {redact(str(error))}")
         return _status(error)
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        _drop_output()
+        say(f"isthmus: the output cannot be written: {error.strerror}")
+        return 1
     said = redact(f"{type(error).__name__}: {error}")
-    click.echo(f"isthmus: {said} (a defect: `isthmus --debug …` shows where)", err=True)
+    say(f"isthmus: {said} (a defect: `isthmus --debug …` shows where)")
     return 1
 
 

@@ -1,33 +1,96 @@
-"""What the conversation needs of a terminal: a line with history, and whether anybody is there to read."""
+"""What the command needs of a terminal: a line with history, whether anybody is there, and output that cannot act."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 import click
 
 from isthmus.settings import state_folder
 
 _MOST_LINES = 1000
+# What makes a terminal act, as signs that only show it; tabs and line ends stay.
+_SHOWN = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
+    **dict.fromkeys(range(0x7F, 0xA0), 0xFFFD),
+    0x7F: 0x2421,
+}
+
+
+def visible(text: str, stream: TextIO | None) -> str:
+    """The text as it may go to a stream: as it is, but on a terminal without anything that would make that act.
+
+    A model, a server or a file could otherwise set its title, its clipboard or what is shown.
+    """
+    return text.translate(_SHOWN) if stream is not None and stream.isatty() else text
 
 
 def interactive() -> bool:
     """Whether a person types."""
-    return sys.stdin.isatty()
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def typed() -> str:
+    """All of standard input.
+
+    Raises:
+        UnicodeError: it is not text.
+    """
+    return as_text("" if sys.stdin is None else sys.stdin.read()).removeprefix("\ufeff")
+
+
+def as_text(taken: str) -> str:
+    """What was typed or given as an argument, where the locale could not read all of its bytes.
+
+    Raises:
+        UnicodeError: they are no UTF-8 either.
+    """
+    return taken.encode("utf-8", "surrogateescape").decode("utf-8")
 
 
 def write(text: str) -> None:
     """Put a piece of a reply on stdout at once."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.write(visible(text, sys.stdout))
+        sys.stdout.flush()
+
+
+def write_json(line: bytes) -> None:
+    """Put a line of JSON on stdout at once, in UTF-8 whatever the locale says."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def tell(text: str) -> None:
+    """Put a line of a result on stdout."""
+    write(text + "\n")
 
 
 def say(text: str) -> None:
     """Tell the person something that is no result."""
-    click.echo(text, err=True)
+    click.echo(visible(text, sys.stderr), err=True)
+
+
+class _Warnings(logging.Handler):
+    """Says what the library warns of."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(self.format(record))
+
+
+def prepare() -> None:
+    """Make output ready for any locale, and have warnings said here where nobody else takes them."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    logging.lastResort = _Warnings(logging.WARNING)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Protocol
 
-from isthmus.console.terminal import say, write
+from isthmus.console.terminal import say, write, write_json
 from isthmus.models.events import Call, CallDelta, Event, Reasoning, Text, Usage, event_to_dict
 from isthmus.models.executor import ToolResult
 from isthmus.models.jsontext import dumps
@@ -69,6 +69,15 @@ class Aborted:
     error: Exception | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Failed(Aborted):
+    """The ending of a turn that could not begin."""
+
+    text: str = ""
+    outcome: str = "failed"
+    reason: str | None = "configuration"
+
+
 @dataclass(slots=True)
 class Clock:
     """When a turn began and when it first said something.
@@ -124,7 +133,7 @@ class Display:
         if isinstance(event, Text):
             self._texts.append(event.text)
         if self._json:
-            write(dumps(event_to_dict(event)).decode() + "\n")  # type: ignore[arg-type]
+            write_json(dumps(event_to_dict(event)))  # type: ignore[arg-type]
         elif isinstance(event, Text):
             write(event.text)
         elif isinstance(event, Call):
@@ -135,7 +144,7 @@ class Display:
     def end(self, ending: Ending, model: str) -> None:
         """Show how it ended."""
         if self._json:
-            write(dumps(_outcome(ending)).decode() + "\n")
+            write_json(dumps(outcome(ending)))
             if ending.error is not None:
                 say(f"isthmus: {ending.outcome}: {_why(ending)}")
             return
@@ -151,7 +160,8 @@ def _why(ending: Ending) -> str:
     return redact(": ".join(part for part in parts if part))
 
 
-def _outcome(ending: Ending) -> dict[str, Any]:
+def outcome(ending: Ending) -> dict[str, Any]:
+    """The last line of a run's JSON."""
     usage = ending.usage
     return {
         "type": "outcome",

@@ -24,7 +24,10 @@ _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
     FinishReason.STOP: ("complete", "completed", "end", "endturn", "eos", "eostoken", "stop", "stopsequence"),
     FinishReason.TOOL_CALLS: ("functioncall", "toolcall", "toolcalls", "tooluse"),
     FinishReason.LENGTH: tuple(sorted(_TRUNCATED)),
-    FinishReason.CONTENT_FILTER: ("contentfilter", "contentfiltered", "guardrailintervened", "safety"),
+    FinishReason.CONTENT_FILTER: (
+        *("blocklist", "contentfilter", "contentfiltered", "guardrailintervened", "imageprohibitedcontent"),
+        *("imagerecitation", "imagesafety", "prohibitedcontent", "recitation", "safety", "sensitive", "spii"),
+    ),
     FinishReason.REFUSAL: ("refusal", "refused"),
     FinishReason.PAUSE: ("pause", "pauseturn"),
 }
@@ -54,7 +57,8 @@ MODEL_NAMES: Mapping[str, str] = {
 
 
 def _bare(reason: str) -> str:
-    return "".join(reason.split()).lower().replace("_", "").replace("-", "")
+    """The letters of a reason; what follows a colon tells more of it."""
+    return "".join(reason.partition(":")[0].split()).lower().replace("_", "").replace("-", "")
 
 
 def is_output_truncation(stop_reason: str | None) -> bool:

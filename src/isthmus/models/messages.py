@@ -7,10 +7,12 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
+from isthmus.errors import InvalidRequestError
 from isthmus.models.events import Native, Note, NoteCode, StepResult
-from isthmus.models.jsontext import dumps
+from isthmus.models.jsontext import Raw, dumps, loads
 
 RESERVED = "_isthmus"
+_KEY = dumps(RESERVED)
 
 
 class MessageRole(StrEnum):
@@ -49,6 +51,39 @@ def live_form(form: Mapping[str, Any], held: Any) -> LiveForm:
 def provider_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The messages without this library's bookkeeping, on copies; content and order unchanged."""
     return [{key: value for key, value in message.items() if key != RESERVED} for message in messages]
+
+
+def without_reserved(value: Any) -> Any:
+    """The value without this library's key at any depth; JSON text that has none of it stays verbatim."""
+    if isinstance(value, Mapping):
+        return {key: without_reserved(item) for key, item in value.items() if key != RESERVED}
+    if isinstance(value, list | tuple):
+        return [without_reserved(item) for item in value]
+    if isinstance(value, Raw) and _KEY in bytes(value):
+        return without_reserved(loads(value))
+    return value
+
+
+def sendable(body: Mapping[str, Any]) -> bytes:
+    """A request's body as JSON, free of this library's bookkeeping whoever put it there."""
+    data = dumps(body)
+    return dumps(without_reserved(body)) if _KEY in data else data
+
+
+def check_form(message: Any, place: str) -> None:
+    """Whether a message is one at all, for a codec to begin with.
+
+    Raises:
+        InvalidRequestError: it is no dict, or its calls are no list of dicts; names the place.
+    """
+    if not isinstance(message, Mapping):
+        raise InvalidRequestError(f"{place}: a message must be a dict with a role, not {type(message).__name__}")
+    calls = message.get("tool_calls")
+    if calls and not (isinstance(calls, list | tuple) and all(isinstance(call, Mapping) for call in calls)):
+        raise InvalidRequestError(f"{place}.tool_calls: must be a list of dicts with a function, not {calls!r:.80}")
+    content = message.get("content")
+    if isinstance(content, bytes | bytearray | memoryview):
+        raise InvalidRequestError(f"{place}.content: bytes have no JSON form: send text, or a part that holds base64")
 
 
 def fingerprint(message: Mapping[str, Any]) -> str:

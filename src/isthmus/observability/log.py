@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from isthmus.observability.hooks import (
     CallEnded,
@@ -24,12 +23,11 @@ from isthmus.observability.hooks import (
     WireSent,
     add_sink,
 )
-from isthmus.secret import HIDDEN, redact
+from isthmus.secret import HIDDEN, clean_url, names_secret, redact
 
 VARIABLE = "ISTHMUS_LOG"
 LEVELS = ("info", "debug", "wire")
 
-_SECRET_NAME = re.compile(r"(?i)(^|[-_.])(key|apikey|token|secret|password|signature|sig|authorization|cookie)s?$")
 _SECRET_MEMBER = re.compile(
     r'(?i)("(?:[a-z0-9]+[-_])*(?:api_?key|key|token|secret|password|authorization)"\s*:\s*")(?:[^"\\]|\\.)*"'
 )
@@ -43,17 +41,7 @@ def _clean(text: str) -> str:
 
 
 def _clean_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: HIDDEN if _SECRET_NAME.search(name) else redact(str(value)) for name, value in headers.items()}
-
-
-def _clean_url(url: str) -> str:
-    parts = urlsplit(url)
-    query = "&".join(
-        f"{name}={HIDDEN}" if sign and _SECRET_NAME.search(name) else name + sign + value
-        for name, sign, value in (pair.partition("=") for pair in parts.query.split("&"))
-    )
-    user, at, host = parts.netloc.rpartition("@")
-    return redact(urlunsplit((parts.scheme, f"{HIDDEN}@{host}" if at and user else host, parts.path, query, "")))
+    return {name: HIDDEN if names_secret(name) else redact(str(value)) for name, value in headers.items()}
 
 
 class LogSink:
@@ -103,11 +91,11 @@ class LogSink:
         self._flush()
         if self.wire:
             headers, body = _clean_headers(record.headers), _clean(record.body.decode("utf-8", "backslashreplace"))
-            _wire.debug("> %s %s %r %r", record.method, _clean_url(record.url), headers, body)
+            _wire.debug("> %s %s %r %r", record.method, clean_url(record.url), headers, body)
 
     def _received(self, record: WireReceived) -> None:
         headers: Any = _clean_headers(record.headers) if self.wire else ""
-        _wire.debug("< %d %s %s", record.status, _clean_url(record.url), headers)
+        _wire.debug("< %d %s %s", record.status, clean_url(record.url), headers)
 
     def _chunk(self, record: WireChunk) -> None:
         if not self.wire:
@@ -118,12 +106,12 @@ class LogSink:
         if text[cut:]:
             self._held[record.url] = text[cut:]
         if text[:cut]:
-            _wire.debug("< %s %r", _clean_url(record.url), _clean(text[:cut]))
+            _wire.debug("< %s %r", clean_url(record.url), _clean(text[:cut]))
 
     def _flush(self) -> None:
         held, self._held = self._held, {}
         for url, text in held.items():
-            _wire.debug("< %s %r", _clean_url(url), _clean(text))
+            _wire.debug("< %s %r", clean_url(url), _clean(text))
 
 
 _call = logging.getLogger("isthmus.call")

@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from isthmus.errors import ConfigError
-from isthmus.secret import HIDDEN, Secret, redact
+from isthmus.secret import HIDDEN, Secret, clean_url, names_secret, redact, shown_command
 
 EFFORTS = ("off", "low", "medium", "high", "xhigh", "max")
-_SECRET_ENDS = frozenset({"key", "keys", "token", "secret", "password", "passwd", "authorization", "credential"})
 _YES, _NO = frozenset({"true", "1", "yes", "on"}), frozenset({"false", "0", "no", "off"})
 
 
@@ -150,13 +148,16 @@ def read_value(key: str, value: Any, *, where: str, known: Mapping[str, Key] = L
 
 
 def like_parameter(key: str, value: Any, *, default: Any, where: str) -> Any:
-    """A text, as variables are, in the type of the parameter's default.
+    """A text, as variables are, in the type of the key, where the library knows it, or of the parameter's default.
 
     Raises:
         ConfigError: it cannot be read as that type.
     """
     if not isinstance(value, str):
         return value
+    row = LLM_KEYS.get(key)
+    if row is not None and row.read in (_count, _number):
+        return read_value(key, value, where=where)
     for kind, read in ((bool, _flag), (int, _count), (float, _number)):
         if isinstance(default, kind):
             try:
@@ -171,12 +172,12 @@ def is_secret(key: str) -> bool:
     row = LLM_KEYS.get(key)
     if row is not None:
         return row.hidden
-    return key.lower().replace("-", "_").rsplit("_", 1)[-1] in _SECRET_ENDS
+    return names_secret(key)
 
 
 def guarded(key: str, value: Any, *, hidden: bool = False) -> Any:
     """The value with every secret in it as `Secret`, within tables and lists too."""
-    hidden = hidden or is_secret(key)
+    hidden = hidden or is_secret(key) or key.endswith("_command")
     if isinstance(value, Mapping):
         return {name: guarded(str(name), item, hidden=hidden) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -184,8 +185,15 @@ def guarded(key: str, value: Any, *, hidden: bool = False) -> Any:
     return Secret(value) if hidden and isinstance(value, str) else value
 
 
+def hidden(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The same settings with every secret in them as `Secret`, so that no traceback shows one."""
+    return {key: guarded(key, value) if isinstance(value, str | Mapping) else value for key, value in settings.items()}
+
+
 def shown(key: str, value: Any) -> Any:
     """The value as a person may see it: no secret, no password in an address, of a command only its first word."""
+    if key.endswith("command") and isinstance(value, str):
+        return shown_command(value)
     if isinstance(value, Secret):
         return HIDDEN
     if isinstance(value, Mapping):
@@ -194,17 +202,7 @@ def shown(key: str, value: Any) -> Any:
         return [shown(key, item) for item in value]
     if not isinstance(value, str):
         return value
-    if key.endswith("command"):
-        first, _, rest = value.strip().partition(" ")
-        return f"{HIDDEN if '=' in first else first}{' ' + HIDDEN if rest else ''}"
-    return _address(value) if "://" in value else redact(value)
-
-
-def _address(value: str) -> str:
-    parts = urlsplit(value)
-    host = parts.netloc.rpartition("@")
-    netloc = f"{HIDDEN}@{host[2]}" if host[1] else host[2]
-    return redact(urlunsplit((parts.scheme, netloc, parts.path, HIDDEN if parts.query else "", "")))
+    return clean_url(value) if "://" in value else redact(value)
 
 
 def unknown_key(key: str, known: Iterable[str], *, where: str, table: str = "llm") -> ConfigError:

@@ -11,7 +11,17 @@ from types import MappingProxyType
 from typing import Any
 
 from isthmus.errors import ConfigError
-from isthmus.settings.keys import CHAIN_KEYS, LLM_KEYS, PLUGIN_KEYS, TIER_KEYS, Key, read_value, shown, unknown_key
+from isthmus.settings.keys import (
+    CHAIN_KEYS,
+    LLM_KEYS,
+    PLUGIN_KEYS,
+    TIER_KEYS,
+    Key,
+    hidden,
+    read_value,
+    shown,
+    unknown_key,
+)
 from isthmus.settings.sources import PREFIX, Layer, Source, environment_sources, file_sources, seed_sources
 
 _TABLES: Mapping[str, Mapping[str, Key]] = {"llm": LLM_KEYS, "chain": CHAIN_KEYS, "plugins": PLUGIN_KEYS}
@@ -128,13 +138,17 @@ def load_settings(
         ConfigError: a file cannot be read, a value is of the wrong type, a table is not known, or a file of the
             current folder that nobody has accepted sets more than it may.
     """
+    flags = hidden({key: value for key, value in (flags or {}).items() if value is not None})
     merge = _Merge(strict, spelled)
-    variables = os.environ if environ is None else environ
-    given = {key: value for key, value in (flags or {}).items() if value is not None}
-    merge.read(seed_sources())
-    merge.read(file_sources(None if path is None else Path(path), variables))
-    merge.read(environment_sources(variables))
-    merge.read([Source(Layer.FLAGS, "flags", {"llm": given})] if given else [])
+    try:
+        merge.read(seed_sources())
+        merge.read(file_sources(None if path is None else Path(path), os.environ if environ is None else environ))
+        merge.read(environment_sources(os.environ if environ is None else environ))
+        merge.read([Source(Layer.FLAGS, "flags", {"llm": flags})] if flags else [])
+    except ConfigError as error:
+        # The frames below hold files and environment as they are, keys included.
+        error.__context__ = None
+        raise error.with_traceback(None) from None
     return merge.settings()
 
 
@@ -203,7 +217,7 @@ class _Merge:
             try:
                 if table in ("chain", "plugins") and key not in known:
                     raise unknown_key(key, known, where=where, table=table)
-                if self._allowed(table, key, source):
+                if self._allowed(table, key, source, value):
                     typed = read_value(key, value, where=where, known=known)
                     read[key] = Setting(typed, where, source.layer, source.trusted)
             except ConfigError as error:
@@ -215,12 +229,16 @@ class _Merge:
             return PREFIX + key.upper()
         return self.spelled(key) if source.layer is Layer.FLAGS else source.where
 
-    def _allowed(self, table: str, key: str, source: Source) -> bool:
-        if source.trusted or (table == "llm" and key in LLM_KEYS and LLM_KEYS[key].open):
+    def _allowed(self, table: str, key: str, source: Source, value: Any = None) -> bool:
+        is_open = table == "llm" and key in LLM_KEYS and LLM_KEYS[key].open
+        # Weights are read by native code, and a stranger's may be made to break it.
+        is_file = key == "model" and isinstance(value, str) and _names_file(value)
+        if source.trusted or (is_open and not is_file):
             return True
+        may = "name no file as the model" if is_file else f"set only {_OPEN}"
         self._problem(
             ConfigError(
-                f"a file in the current folder may set only {_OPEN} until you have accepted it: "
+                f"a file in the current folder may {may} until you have accepted it: "
                 "read it, then run `isthmus config trust`",
                 where=source.where,
                 key=f"{table}.{key}",
@@ -254,6 +272,15 @@ class _Merge:
                     continue
                 merged[key] = _over(merged.get(key), item)
         return merged
+
+
+def _names_file(model: str) -> bool:
+    if model.lower().endswith(".gguf") or model.startswith(("/", "./", "../", "~", "\\", ".\\", "..\\")):
+        return True
+    try:
+        return os.path.lexists(model)
+    except ValueError:
+        return True
 
 
 def _over(lower: Setting | None, higher: Setting) -> Setting:

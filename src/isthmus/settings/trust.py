@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from contextlib import suppress
 from hashlib import sha256
@@ -11,12 +12,17 @@ from pathlib import Path
 
 from isthmus.errors import ConfigError
 
+# The time that some texts take to be read grows with the square of their length.
+_MOST_BYTES = 16_384
+# A pipe is opened without waiting for a writer.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
 
 def read_regular(path: Path) -> bytes | None:
     """The bytes of a plain file, or None where there is none.
 
     Raises:
-        ConfigError: it is a folder, a link, a pipe or a device, or cannot be read.
+        ConfigError: it is a folder, a link, a pipe or a device, is larger than 16 KiB, or cannot be read.
     """
     try:
         if path.is_symlink():
@@ -25,13 +31,20 @@ def read_regular(path: Path) -> bytes | None:
                 "or name its target in ISTHMUS_CONFIG",
                 where=str(path),
             )
-        if not path.exists():
-            return None
-        if not path.is_file():
-            raise ConfigError("is not a plain file: remove it or give it another name", where=str(path))
-        return path.read_bytes()
+        # What is looked at is what is read: the name may come to stand for something else in between.
+        with os.fdopen(os.open(path, _FLAGS), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError("is not a plain file: remove it or give it another name", where=str(path))
+            content = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except IsADirectoryError:
+        raise ConfigError("is not a plain file: remove it or give it another name", where=str(path)) from None
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    if len(content) > _MOST_BYTES:
+        raise ConfigError(f"has more than {_MOST_BYTES} bytes, which no configuration needs", where=str(path))
+    return content
 
 
 class TrustStore:

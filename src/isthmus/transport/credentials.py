@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import Container, Iterable, Mapping
@@ -11,13 +12,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import urlsplit
 
 from isthmus.errors import CredentialsError
-from isthmus.secret import Secret, redact
+from isthmus.secret import Address, Secret, names_secret, redact, shown_command
 
 COMMAND_SECONDS = 30.0
 _SHOWN = 500
+_WORD = re.compile(r"[^\s;|&<>()'\"]{6,}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,15 +69,29 @@ class KeySource:
     def __post_init__(self) -> None:
         self.api_key = Secret(self.api_key) if self.api_key else None
         self.configured = Secret(self.configured) if self.configured else None
-        self._seen: dict[str, None] = {}
+        self.api_key_command = Secret(self.api_key_command) if self.api_key_command else None
+        self.base_url = Address(self.base_url)
         self._made: tuple[str, Mapping[str, str]] = ("", {})
         self._settled: Mapping[str, str] | None = None
+        self._seen: dict[str, None] = dict.fromkeys(self.base_url.secrets())
+        for name, value in self.scheme.extra.items():
+            if isinstance(value, Secret) and names_secret(name):
+                self._seen[value] = None
         for key in (self.api_key, self.configured):
             if key:
                 self._seen[key] = None
 
     def __repr__(self) -> str:
         return f"KeySource(variable={self.variable!r}, header={self.scheme.header!r})"
+
+    def __getstate__(self) -> Any:
+        if self.api_key or self.configured or self.api_key_command:
+            raise TypeError("a key is never pickled: make the adapter anew where it is used")
+        return {**self.__dict__, "_seen": {}, "_made": ("", {})}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> KeySource:
+        # The copy asks the same command for the same key.
+        return self
 
     @property
     def refreshable(self) -> bool:
@@ -176,7 +193,7 @@ async def _vended(command: str, ttl: float, refused: Container[str]) -> Secret:
 async def _remembered(command: str) -> Secret:
     key, problem = await _run(command)
     if key is None:
-        raise CredentialsError(f"api_key_command {redact(command)!r} {problem}")
+        raise CredentialsError(f"api_key_command {shown_command(command)!r} {problem}")
     _vended_keys[command] = (monotonic(), key)
     return key
 
@@ -198,7 +215,8 @@ async def _run(command: str) -> tuple[Secret | None, str]:
     finally:
         if process.returncode is None:
             await _stop(process)
-    said = redact(err, [out])[:_SHOWN]
+    # A shell quotes the words of a command that it cannot run, and one of them may be the key.
+    said = redact(err, [out, *_WORD.findall(command.strip().partition(" ")[2])])[:_SHOWN]
     said = f"; it said: {said}" if said else ""
     if process.returncode:
         return None, f"failed with exit status {process.returncode}{said}"

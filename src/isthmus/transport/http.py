@@ -9,15 +9,19 @@ import ssl
 import weakref
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult
 from urllib.request import getproxies, proxy_bypass
 
-from isthmus.errors import ConfigError, InvalidRequestError, ProtocolError, TierError, TransientError, UnavailableError
+from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError, UnavailableError
 from isthmus.models.contract import Timeouts
+from isthmus.secret import Address
+from isthmus.transport.request import merged_headers, own_version, parts_of
+from isthmus.transport.tls import ssl_context
 from isthmus.wire.call import Ended, WireCall
 
 if TYPE_CHECKING:
@@ -27,7 +31,6 @@ if TYPE_CHECKING:
 _SETTLE_BYTES = 65_536
 _SETTLE_SECONDS = 0.05
 _TARGETS_KEPT = 64
-_ACCEPT = {"sse": "text/event-stream", "ndjson": "application/x-ndjson"}
 _UNREACHABLE = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN})
 
 
@@ -58,7 +61,7 @@ class HttpTransport:
         trust_env: bool = True,
     ) -> None:
         self._connect = (timeouts or Timeouts()).connect
-        self._ssl = _ssl_context(verify, ca_bundle, client_cert)
+        self._ssl = ssl_context(verify, ca_bundle, client_cert=client_cert)
         self._trust_env = trust_env
         self._targets: dict[str, _Target] = {}
         self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
@@ -90,23 +93,27 @@ class HttpTransport:
         if target is None:
             from yarl import URL
 
-            parts = _parts(url)
+            proxy = self._proxy(parts_of(url))
+            target = _Target(URL(url, encoded=True), proxy)
+            if "@" in url or "?" in url:
+                return target
             if len(self._targets) >= _TARGETS_KEPT:
                 self._targets.clear()
-            target = self._targets[url] = _Target(parts, URL(url, encoded=True), self._proxy(parts))
+            self._targets[url] = target
         return target
 
     def _proxy(self, parts: SplitResult) -> str | None:
         proxy = getproxies().get(parts.scheme) if self._trust_env else None
-        return None if not proxy or proxy_bypass(parts.hostname or "") else proxy
+        return None if not proxy or proxy_bypass(parts.hostname or "") else Address(proxy)
 
 
-class _Target(NamedTuple):
-    """An address, taken apart and in the client's form, and the proxy on the way there."""
+class _Target:
+    """An address in the client's form, and the proxy on the way there; either may hold a password, so neither shows."""
 
-    parts: SplitResult
-    url: URL
-    proxy: str | None
+    __slots__ = ("proxy", "url")
+
+    def __init__(self, url: URL, proxy: str | None) -> None:
+        self.url, self.proxy = url, proxy
 
 
 class _Pool:
@@ -145,9 +152,9 @@ async def _keep(
     import aiohttp
 
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=tls),
+        connector=_connector_class()(limit=0, ssl=tls),
         cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": f"isthmus/{_version()}"},
+        headers={"User-Agent": f"isthmus/{own_version()}"},
         timeout=aiohttp.ClientTimeout(total=None, connect=connect),
     )
     try:
@@ -159,11 +166,42 @@ async def _keep(
         await session.close()
 
 
-def _version() -> str:
+_on_a_used_connection: ContextVar[bool] = ContextVar("on_a_used_connection", default=False)
+
+
+@cache
+def _connector_class() -> type[aiohttp.TCPConnector]:
+    import aiohttp
+
+    class Connector(aiohttp.TCPConnector):
+        """Tells a caller whether the connection that it got has served before."""
+
+        async def connect(self, *args: Any, **kwargs: Any) -> aiohttp.connector.Connection:
+            connection = await super().connect(*args, **kwargs)
+            protocol: Any = connection.protocol
+            _on_a_used_connection.set(getattr(protocol, "has_served", False))
+            protocol.has_served = True
+            return connection
+
+    return Connector
+
+
+async def _request(session: aiohttp.ClientSession, method: str, url: URL, **options: Any) -> aiohttp.ClientResponse:
+    """Send a request, and at once again if its connection had served before and was closed without a byte of a reply.
+
+    A server may close an idle connection just as a request goes out on it: it has not taken that one up then.
+    """
+    import aiohttp
+
     try:
-        return version("isthmus")
-    except PackageNotFoundError:
-        return "source"
+        return await session.request(method, url, **options)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        if not _on_a_used_connection.get() or isinstance(error, aiohttp.ClientConnectorError):
+            raise
+        # What had come of a reply is the message here.
+        if isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str):
+            raise
+    return await session.request(method, url, **options)
 
 
 class _Exchange:
@@ -185,18 +223,23 @@ class _Exchange:
         del self._call, self._headers
         target = transport._target(self._url)
         session = await transport._session()
+        failure: TierError | None = None
         try:
-            response = self._response = await session.request(
+            response = self._response = await _request(
+                session,
                 call.method,
                 target.url,
                 data=call.body or None,
-                headers=_merged(call, headers),
+                headers=merged_headers(call, headers),
                 allow_redirects=False,
                 proxy=target.proxy,
             )
         except _broken(ValueError) as error:
-            # The client's frames hold the headers, keys included.
-            raise _failure(error, target.parts) from error.with_traceback(None)
+            # The client's errors and frames hold headers and proxies, keys included: nothing of them goes on.
+            failure = _failure(error, parts_of(self._url))
+            failure.__cause__ = _bare(error)
+        if failure is not None:
+            raise failure
         protocol = response.connection.protocol if response.connection is not None else None
         closed = self._closed = protocol.closed if protocol is not None else None
         if closed is not None:
@@ -318,54 +361,13 @@ def _broken(*others: type[Exception]) -> tuple[type[Exception], ...]:
     return (aiohttp.ClientError, OSError, *others)
 
 
-def _parts(url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
-    except ValueError:
-        usable = False
-    if not usable:
-        shown = url.split("?")[0].rsplit("@")[-1]
-        raise InvalidRequestError(
-            f"{shown!r} cannot be called: base_url must be http:// or https://, a host, and a path"
-        )
-    return parts
-
-
-def _merged(call: WireCall, headers: Mapping[str, str]) -> dict[str, str]:
-    """All headers of a request, by names in lower case: the caller's over the call's over the usual ones."""
-    merged = {"accept": _ACCEPT.get(call.framing, "*/*") if call.stream else "application/json"}
-    if call.body:
-        merged["content-type"] = "application/json"
-    for given in (call.headers, headers):
-        for name, value in given.items():
-            merged[name.lower()] = value
-    return merged
-
-
-def _ssl_context(
-    verify: bool, ca_bundle: str | Path | None, client_cert: str | Path | tuple[str | Path, str | Path] | None
-) -> ssl.SSLContext | bool:
-    """What the client takes for `ssl`: True for the defaults, or a context of its own."""
-    if verify and ca_bundle is None and client_cert is None:
-        return True
-    at = Path(ca_bundle) if ca_bundle is not None else None
-    try:
-        context = ssl.create_default_context(
-            cafile=str(at) if at is not None and not at.is_dir() else None,
-            capath=str(at) if at is not None and at.is_dir() else None,
-        )
-        if client_cert is not None:
-            files = client_cert if isinstance(client_cert, tuple) else (client_cert,)
-            context.load_cert_chain(*map(str, files))
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"a certificate file cannot be used: {error}; ca_bundle and client_cert take PEM files"
-        ) from error
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+def _bare(error: Exception) -> OSError | None:
+    """The system's own error behind the client's, without anything of the client."""
+    cause = getattr(error, "os_error", error)
+    if type(cause).__module__ not in ("builtins", "socket", "ssl") or not isinstance(cause, OSError):
+        return None
+    cause.__cause__ = cause.__context__ = None
+    return cause.with_traceback(None)
 
 
 def _failure(error: Exception, parts: SplitResult) -> TierError:
@@ -386,5 +388,7 @@ def _failure(error: Exception, parts: SplitResult) -> TierError:
     if isinstance(error, ValueError):
         return InvalidRequestError(f"{with_port}: the URL or a header cannot be sent: {type(error).__name__}")
     if isinstance(error, aiohttp.ClientResponseError):
-        return ProtocolError(f"{with_port}: the reply is not HTTP: {error.message}")
+        # Its further lines quote what the peer sent.
+        said = error.message.partition("\n")[0].rstrip(":")
+        return ProtocolError(f"{with_port}: the reply is not HTTP: {said}")
     return TransientError(f"{with_port}: connection lost before a reply: {type(error).__name__}")

@@ -7,13 +7,14 @@ from collections.abc import AsyncGenerator, Mapping
 from itertools import chain, repeat
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from isthmus.errors import ConfigError
 from isthmus.wire.call import Ended, WireCall
 
 
 class RecordingTransport:
-    """Answers every call with the reply of one recording.
+    """Answers every call with the reply of one recording; a body shorter than it was recorded is a broken one.
 
     Args:
         folder: holds `response.body` and `response.meta.json` ({"status", "headers": [[name, value], …]} and, where
@@ -31,17 +32,19 @@ class RecordingTransport:
             self._body = (place / "response.body").read_bytes()
             self._status = int(meta["status"])
             self._headers = _joined(meta.get("headers", ()))
+            self._size = _declared(meta, self._headers)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"no recording ({error}): it needs response.meta.json with a status, and response.body",
                 where=str(place),
             ) from error
-        sizes = () if split else meta.get("chunk_sizes", ())
+        sizes = () if split else meta.get("chunk_sizes") or ()
         self._chunks = _cut(self._body, sizes, split)
 
     def open(self, url: str, call: WireCall, *, headers: Mapping[str, str]) -> _Played:
         """The recorded reply; see `isthmus.adapters.codec.Transport`."""
-        return _Played(self._status, self._headers, self._chunks)
+        ended = Ended.BROKEN if len(self._body) < self._size else Ended.FRAMED
+        return _Played(self._status, self._headers, self._chunks, ended)
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -50,10 +53,10 @@ class RecordingTransport:
 class _Played:
     """The recorded reply, and the block that it is open in."""
 
-    def __init__(self, status: int, headers: Mapping[str, str], chunks: tuple[bytes, ...]) -> None:
+    def __init__(self, status: int, headers: Mapping[str, str], chunks: tuple[bytes, ...], ended: Ended) -> None:
         self.status = status
         self.headers = headers
-        self.ended = Ended.FRAMED
+        self.ended = ended
         self._chunks = iter(chunks)
 
     async def __aenter__(self) -> _Played:
@@ -75,6 +78,12 @@ class _Played:
 
     async def settle(self) -> None:
         """Nothing is left open."""
+
+
+def _declared(meta: Mapping[str, Any], headers: Mapping[str, str]) -> int:
+    """The bytes that the body had when it was recorded, as far as its length or the recorder's reads say so."""
+    length = headers.get("content-length", "")
+    return max(int(length) if length.isascii() and length.isdigit() else 0, sum(meta.get("chunk_sizes") or ()))
 
 
 def _joined(pairs: list[tuple[str, str]]) -> dict[str, str]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.errors import ProtocolError
 from isthmus.models.events import CallDelta, Native, Reasoning
 from isthmus.models.messages import assistant_message
 from isthmus.wire.frame import Frame
@@ -418,3 +419,50 @@ def test_a_whole_reply_and_its_stream_are_the_same_reply(reply, reason):
             ]
         else:
             assert getattr(streamed, name) == getattr(once, name), name
+
+
+def test_f02_an_id_that_two_calls_share_is_changed_for_the_second():
+    """F02: calls with one id both run, under ids that differ, streamed and whole."""
+    step = result(head(), *tool(0, '{"a":1}'), *tool(1, '{"a":2}'), *tail("tool_use"))
+    first, second = step.calls
+    assert first.call_id == "toolu_1" != second.call_id
+    assert "call-id-changed" in codes(step)
+    block = {"type": "tool_use", "id": "toolu_1", "name": "f"}
+    once = whole([{**block, "input": {"a": 1}}, {**block, "input": {"a": 2}}], "tool_use")
+    assert len({call.call_id for call in once.calls}) == 2
+
+
+def test_f03_null_in_a_delta_of_unknown_type_takes_nothing_away():
+    """F03: a null member of a compaction delta leaves what the block holds."""
+    step = result(
+        head(),
+        start(0, {"type": "compaction", "content": "A"}),
+        delta(0, "compaction_delta", content="B", encrypted_content="E"),
+        delta(0, "compaction_delta", content=None, other=None),
+        stop(0),
+        *tail(),
+    )
+    [content], _ = sent_back(step)
+    assert content == [{"type": "compaction", "content": "AB", "encrypted_content": "E", "other": None}]
+
+
+def test_f14_a_server_tools_call_that_a_limit_cut_is_not_sent_back():
+    """F14: a closed `server_tool_use` with broken arguments and no result stays native and leaves the history."""
+    cut = [
+        start(1, {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {}}),
+        delta(1, "input_json_delta", partial_json='{"query": "w'),
+        stop(1),
+    ]
+    step = result(head(), *thinking(0, "Hm"), *cut, *tail("max_tokens"))
+    [content], _ = sent_back(step)
+    assert [block["type"] for block in content] == ["thinking"]
+    assert "server_tool_use" in [native.event_type for native in step.native]
+    assert (step.finish, "call-cut" in codes(step)) == ("length", True)
+
+
+def test_f01_a_block_that_cannot_be_put_together_is_a_breach_of_protocol():
+    """F01: citations of a form that has no pieces fail as a classified error, never as another exception."""
+    broken = start(0, {"type": "text", "text": "", "citations": {"a": 1}})
+    cited = delta(0, "citations_delta", citation={"type": "char_location"})
+    with pytest.raises(ProtocolError):
+        result(head(), broken, cited, stop(0), *tail())

@@ -141,7 +141,7 @@ async def test_a_file_that_is_no_model_is_unavailable(tmp_path: Path, capfd: pyt
 @pytest.mark.model
 async def test_equal_settings_share_one_server_until_the_last_is_closed():
     """Adapters with equal settings use one server, started once; it stops with the last, and can start again."""
-    one, two = LocalAdapter(parallel=1), LocalAdapter(parallel=1, max_tokens=9)
+    one, two = LocalAdapter(threads=1, parallel=1), LocalAdapter(threads=1, parallel=1, max_tokens=9)
     first, second = await asyncio.gather(one.start(), two.start())
     assert first == second == one.base_url
     assert key_of(one) == key_of(two)
@@ -158,7 +158,7 @@ async def test_equal_settings_share_one_server_until_the_last_is_closed():
 @pytest.mark.model
 async def test_the_server_wants_its_key_and_gives_each_slot_the_window():
     """The server refuses strangers on the same machine, and each slot has the promised window."""
-    async with LocalAdapter(n_ctx=512, parallel=2) as local:
+    async with LocalAdapter(n_ctx=512, threads=1) as local:
         url = await local.start()
         assert url.startswith("http://127.0.0.1:")
         assert get(url + "/models")[0] == 401
@@ -180,7 +180,7 @@ async def test_a_reply_streams_and_the_loop_runs_meanwhile(capfd: pytest.Capture
             await asyncio.sleep(0)
 
     beating = asyncio.create_task(beat())
-    async with LocalAdapter(parallel=1) as local:
+    async with LocalAdapter(threads=1, parallel=1) as local:
         await local.start()
         during_start = beats
         events = [event async for event in local.stream(HELLO)]
@@ -199,7 +199,7 @@ def test_a_process_that_closes_nothing_ends_cleanly():
     code = """
 import asyncio
 from isthmus.adapters.local import LocalAdapter
-local = LocalAdapter(parallel=1)
+local = LocalAdapter(threads=1, parallel=1)
 asyncio.run(local.start())
 print("started")
 """
@@ -213,7 +213,7 @@ print("started")
 @pytest.mark.model
 async def test_an_adapter_that_is_forgotten_stops_its_server():
     """Dropping the last reference to the only adapter stops the server."""
-    local = LocalAdapter(parallel=1, n_ctx=256)
+    local = LocalAdapter(threads=1, parallel=1, n_ctx=256)
     url = await local.start()
     assert get(url + "/models", key_of(local))[0] == 200
     del local
@@ -225,10 +225,10 @@ async def test_an_adapter_that_is_forgotten_stops_its_server():
 async def test_a_server_can_be_stopped_at_any_moment():
     """Closing right after the start, or in the middle of a reply, ends the server and leaves nothing hanging."""
     for _ in range(3):
-        local = LocalAdapter(parallel=1, n_ctx=256)
+        local = LocalAdapter(threads=1, parallel=1, n_ctx=256)
         await local.start()
         await local.aclose()
-    local = LocalAdapter(parallel=1, n_ctx=256)
+    local = LocalAdapter(threads=1, parallel=1, n_ctx=256)
     stream = local.stream(GenerateContext(messages=({"role": "user", "content": "Tell me a long story."},)))
     assert isinstance(await anext(aiter(stream)), Text)
     await local.aclose()

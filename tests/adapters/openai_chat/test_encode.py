@@ -158,13 +158,13 @@ def test_own_settings_fill_what_the_context_leaves_open() -> None:
 
 
 def test_options_go_last_but_never_change_the_way_of_calling() -> None:
-    """The caller's options win over everything, `stream` excepted, which is noted."""
+    """The caller's options win over everything, `stream` excepted; both are noted."""
     ctx = GenerateContext(messages=USER, options={"model": "n", "stream": True, "temperature": None})
     request = ChatCodec("m").encode(ctx, stream=False)
     body = loads(request.call.body)
     assert (body["model"], body["temperature"]) == ("n", None)
     assert "stream" not in body
-    assert [note.code for note in request.notes] == [NoteCode.PARAMETER_DROPPED]
+    assert [note.code for note in request.notes] == [NoteCode.PARAMETER_CHANGED, NoteCode.PARAMETER_DROPPED]
 
 
 def test_nothing_of_the_caller_is_changed() -> None:

@@ -127,12 +127,14 @@ class Block:
         self._pieces.setdefault(name, []).append(piece)
 
     def take(self, delta: Mapping[str, msgspec.Raw]) -> None:
-        """Merge a delta of unknown type: texts are appended to texts, anything else stands in place of what was."""
+        """Merge a delta of unknown type: texts are appended to texts, null changes nothing, anything else replaces."""
         for name, value in delta.items():
             if name == "type":
                 continue
             new = loads(value)
-            if isinstance(new, str) and isinstance(loads(self.members.get(name, Raw(b"null"))), str | None):
+            if new is None:
+                self.members.setdefault(name, value)
+            elif isinstance(new, str) and isinstance(loads(self.members.get(name, Raw(b"null"))), str | None):
                 self.append(name, new)
             else:
                 self.members[name] = value

@@ -12,7 +12,7 @@ from isthmus.adapters.classify import classify_reply
 from isthmus.adapters.codec import Request
 from isthmus.errors import TierError
 from isthmus.models.contract import GenerateContext
-from isthmus.models.jsontext import dumps
+from isthmus.models.messages import sendable
 from isthmus.wire.call import WireCall, WireReply
 
 VERSION = "2023-06-01"
@@ -50,7 +50,7 @@ class MessagesCodec:
                 self._names[sent] = spec.name
         body, notes = build_body(ctx, self._defaults)
         whole = {"model": self.model, **body, "stream": stream} if stream else {"model": self.model, **body}
-        call = WireCall(path="/v1/messages", body=dumps(whole), stream=stream, headers=self._headers)
+        call = WireCall(path="/v1/messages", body=sendable(whole), stream=stream, headers=self._headers)
         return Request(call, notes)
 
     def decoder(self, *, whole: bool) -> MessagesDecoder:

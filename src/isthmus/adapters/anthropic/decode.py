@@ -87,7 +87,12 @@ class MessagesDecoder:
         """
         if not self.done:
             self._accept_end(ended)
-        return [framed(event, self._frame) for event in self._reply.end()]
+        try:
+            return [framed(event, self._frame) for event in self._reply.end()]
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, TierError):
+                raise
+            raise self._broken(f"the reply cannot be put together: {error}") from None
 
     def _accept_end(self, ended: Ended) -> None:
         """Take a framed end for the missing mark where nothing else is missing; else say what is."""

@@ -63,6 +63,9 @@ def build_body(ctx: GenerateContext, defaults: Defaults) -> tuple[dict[str, Any]
     body.update(maker.tool_choice("tools" in body, thinks))
     body.update(maker.sampling(thinks))
     for name, value in ctx.options.items():
+        if name == "stream":
+            maker.note(NoteCode.PARAMETER_DROPPED, "options.stream: the way of calling decides that")
+            continue
         if name in body and body[name] != value:
             maker.note(NoteCode.PARAMETER_CHANGED, f"options.{name} stands in place of what was made for it")
         body[name] = value

@@ -58,6 +58,8 @@ def blocks_of(content: Any, place: str, *, notes: list[Note]) -> list[dict[str, 
         content = [{"type": "text", "text": content}] if content else []
     elif isinstance(content, Mapping):
         content = [content]
+    elif not isinstance(content, list | tuple):
+        raise InvalidRequestError(f"{place}.content: must be text or a list of parts, not {type(content).__name__}")
     blocks = [_block(part, f"{place}.content[{number}]", notes) for number, part in enumerate(content)]
     return [block for block in blocks if block]
 

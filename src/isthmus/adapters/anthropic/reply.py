@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from isthmus.adapters.anthropic.blocks import Block, items, native_form, string
+from isthmus.adapters.anthropic.blocks import Block, items, native_form, object_text, string
 from isthmus.adapters.anthropic.usage import FINISHES, merge_usage, to_usage
 from isthmus.errors import ProtocolError
 from isthmus.models.events import (
@@ -50,7 +50,7 @@ class Reply:
         self._names = names
         self._numbers: dict[int, int] = {}
         self._doubtful: Block | None = None
-        self._calls = 0
+        self._ids: set[str] = set()
         self._usage: dict[str, Any] = {}
         self._final_usage = False
         self._extras: Members = {}
@@ -213,12 +213,16 @@ class Reply:
         tool = self._names.get(name, name)
         if problem is not None:
             self.notes.append(Note(NoteCode.CALL_ARGUMENTS_INVALID, f"{tool}: {problem}"))
-        if not block.text("id"):
+        given = block.text("id")
+        if not given or given in self._ids:
             seed = f"{block.index}\0{name}\0{arguments}".encode("utf-8", "surrogatepass")
             block.members["id"] = msgspec.Raw(f'"toolu_{sha256(seed).hexdigest()[:20]}"'.encode())
-            self.notes.append(Note(NoteCode.CALL_ID_MADE, f"{tool}: {block.text('id')}"))
-        self._calls += 1
-        return Call(tool, value, block.text("id"), arguments, problem)
+            code = NoteCode.CALL_ID_CHANGED if given else NoteCode.CALL_ID_MADE
+            again = f" for the second {given}" if given else ""
+            self.notes.append(Note(code, f"{tool}: {block.text('id')}{again}"))
+        call_id = block.text("id")
+        self._ids.add(call_id)
+        return Call(tool, value, call_id, arguments, problem)
 
     def _cut(self, block: Block) -> Native:
         block.left_out = True
@@ -230,6 +234,7 @@ class Reply:
         out: list[Event] = []
         for block in self.blocks.values():
             if block.closed or block.kind == "text":
+                self._leave_server_call(block)
                 continue
             if block.kind == "thinking":
                 if block.unsign():
@@ -241,15 +246,22 @@ class Reply:
                 out.append(Native(DIALECT, block.kind, json=dumps(block.whole())))
         return out
 
+    def _leave_server_call(self, block: Block) -> None:
+        """A call to the server's own tool that a limit cut has no result: the API would not take it back."""
+        last = block.index == max(self.blocks)
+        if last and block.kind.endswith("_tool_use") and object_text(block.call_text) is None:
+            block.left_out = True
+            self.notes.append(Note(NoteCode.CALL_CUT, f"{block.text('name')}: the reply ended inside its arguments"))
+
     def _outcome(self) -> FinishReason:
         finish = FINISHES.get(self.reason or "", FinishReason.OTHER)
         if self.reason is None:
             self.notes.append(Note(NoteCode.NO_FINISH_REASON, "the reply has no stop reason"))
-        if self._calls and finish is not FinishReason.TOOL_CALLS:
+        if self._ids and finish is not FinishReason.TOOL_CALLS:
             detail = f"{self.reason} became tool-calls: the reply holds whole calls"
             self.notes.append(Note(NoteCode.FINISH_CHANGED, detail))
             return FinishReason.TOOL_CALLS
-        if finish is FinishReason.TOOL_CALLS and not self._calls:
+        if finish is FinishReason.TOOL_CALLS and not self._ids:
             self.notes.append(Note(NoteCode.FINISH_CHANGED, "tool_use became other: the reply holds no whole call"))
             return FinishReason.OTHER
         return finish

@@ -14,9 +14,9 @@ from isthmus.adapters.anthropic.reply import DIALECT
 from isthmus.errors import InvalidRequestError
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import dumps, loads
-from isthmus.models.messages import RESERVED, native_of
+from isthmus.models.messages import RESERVED, check_form, native_of
 
-_SAID = frozenset({"role", "content", "tool_calls", "tool_call_id", "refusal", "is_error", RESERVED})
+_SAID = frozenset({"role", "content", "tool_calls", "tool_call_id", "function_call", "refusal", "is_error", RESERVED})
 
 
 class _Glance(msgspec.Struct):
@@ -58,12 +58,13 @@ class Transcript:
         """
         for number, message in enumerate(messages):
             place = f"messages[{number}]"
+            check_form(message, place)
             role = message.get("role")
             handle = _ROLES.get(str(role))
             if handle is None:
                 raise InvalidRequestError(f"{place}: no role {role!r} here; use one of {', '.join(_ROLES)}")
             lost = [key for key, value in message.items() if key not in _SAID and value]
-            if lost and not (role == "tool" and lost == ["name"]):
+            if lost and not (role in ("tool", "function") and lost == ["name"]):
                 self._note(f"{place}: {', '.join(map(str, lost))} left out")
             handle(self, message, place)
         self._trim_prefill()
@@ -97,7 +98,7 @@ class Transcript:
 
     def _tool(self, message: Mapping[str, Any], place: str) -> None:
         given = message.get("tool_call_id")
-        call_id = self._ids.get(given) if isinstance(given, str) else self._unanswered()
+        call_id = self._ids.get(given) if given and isinstance(given, str) else self._unanswered()
         if not given and call_id is None:
             raise InvalidRequestError(f"{place}: a tool message needs the tool_call_id of the call that it answers")
         result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id or wire_id(str(given))}
@@ -107,8 +108,11 @@ class Transcript:
                 result["content"] = content
             elif content:
                 self._note(f"{place}: a blank result was sent as an empty one")
-        elif content is not None:
+        elif isinstance(content, list | tuple) or (isinstance(content, Mapping) and "type" in content):
             result["content"] = blocks_of(content, place, notes=self.notes)
+        elif content is not None:
+            result["content"] = dumps(content).decode()
+            self._note(f"{place}: a tool result was written as JSON text")
         if message.get("is_error"):
             result["is_error"] = True
         self._say("user", [result], place)
@@ -129,11 +133,14 @@ class Transcript:
 
     def _projection(self, message: Mapping[str, Any], place: str) -> list[Any]:
         blocks: list[Any] = blocks_of(message.get("content") or message.get("refusal"), place, notes=self.notes)
-        calls = [block for block in blocks if block["type"] == "tool_use"]
         self._begin_calls()
-        for block in calls:
+        for block in [block for block in blocks if block["type"] == "tool_use"]:
             self._called(block.get("id"), str(block.get("name")))
-        for number, call in enumerate(message.get("tool_calls") or ()):
+        calls = message.get("tool_calls") or ()
+        legacy = message.get("function_call")
+        if not calls and isinstance(legacy, Mapping) and legacy.get("name"):
+            calls = ({"function": legacy},)
+        for number, call in enumerate(calls):
             blocks.append(self._tool_use(call, f"{place}.tool_calls[{number}]"))
         return blocks
 
@@ -270,4 +277,5 @@ _ROLES: Mapping[str, Callable[[Transcript, Mapping[str, Any], str], None]] = {
     "user": Transcript._user,
     "assistant": Transcript._assistant,
     "tool": Transcript._tool,
+    "function": Transcript._tool,
 }

@@ -19,13 +19,16 @@ from isthmus.adapters.openai_chat.codec import ChatCodec
 from isthmus.errors import ConfigError, MissingDependencyError
 from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import Timeouts
-from isthmus.transport.credentials import KeySource
+from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
 
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 _DEFAULT_WINDOW = 8192
 # The first call may have to fetch the weights, and reads its prompt at a hundred tokens a second.
 _TIMEOUTS = Timeouts(first_content=900.0, idle=300.0)
+
+# llama.cpp closes an idle connection after 5 s, whatever is on its way; on loopback a new one costs nothing.
+_SCHEME = KeyScheme(extra={"connection": "close"})
 
 
 class LocalAdapter(WireAdapter):
@@ -108,7 +111,7 @@ class LocalAdapter(WireAdapter):
         """
         if self._lease is None:
             self._lease = Lease(self._settings)
-            self.keys = KeySource(api_key=self._lease.engine.key)
+            self.keys = KeySource(api_key=self._lease.engine.key, scheme=_SCHEME)
         starting = self._lease.engine.start()
         self.base_url = await asyncio.shield(asyncio.wrap_future(starting)) + "/v1"
         return self.base_url

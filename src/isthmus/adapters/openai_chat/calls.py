@@ -64,7 +64,10 @@ def _read(value: Mapping[str, Any]) -> _Fragment:
 class _Slot:
     """One call in the making."""
 
-    __slots__ = ("again", "at", "custom", "extra", "frame", "indexes", "inner", "name", "pieces", "shown_id", "wire_id")
+    __slots__ = (
+        *("again", "at", "custom", "extra", "frame", "indexes", "inner", "name", "pieces", "relabelled"),
+        *("shown_id", "size", "wire_id"),
+    )
 
     def __init__(self, at: int, custom: bool) -> None:
         self.at = at
@@ -74,9 +77,11 @@ class _Slot:
         self.shown_id: str | None = None
         self.name: str | None = None
         self.pieces: list[str] = []
+        self.size = 0
         self.extra: dict[str, Any] = {}
         self.inner: dict[str, Any] = {}
         self.again = False
+        self.relabelled = False
         self.frame: Frame | None = None
 
     @property
@@ -86,7 +91,18 @@ class _Slot:
     @property
     def complete(self) -> bool:
         """Whether the arguments are there and are an object."""
-        return bool(self.pieces) and parse_arguments(self.text)[0] is not None
+        # Only a text with the right end is parsed: this may be asked at every fragment of a long one.
+        end = next((piece for piece in reversed(self.pieces) if piece.strip()), "").rstrip()
+        return bool(self.pieces) and end[-1:] in ("", "}", "l") and parse_arguments(self.text)[0] is not None
+
+    def append(self, text: str) -> None:
+        """The arguments go on."""
+        self.pieces.append(text)
+        self.size += len(text)
+
+    def says(self, arguments: str) -> bool:
+        """Whether these are the arguments so far."""
+        return len(arguments) == self.size and arguments == self.text
 
     def wire(self, call_id: str | None) -> dict[str, Any]:
         """The call as a message holds it."""
@@ -153,10 +169,10 @@ class Calls:
             return None
         fresh = slot.frame is None
         learned = self._learn(slot, part, frame)
-        repeat = not fresh and bool(part.name) and slot.complete and part.arguments == slot.text
+        repeat = not fresh and bool(part.name) and slot.says(part.arguments) and slot.complete
         text = "" if repeat or (part.arguments == "null" and not slot.pieces) else part.arguments
         if text:
-            slot.pieces.append(text)
+            slot.append(text)
         if slot.custom or not (text or learned):
             return None
         return framed(CallDelta(slot.at, slot.shown_id, slot.name, text), frame)  # type: ignore[no-any-return]
@@ -222,7 +238,7 @@ class Calls:
             growing = slot.pieces and not slot.complete and part.name == slot.name
             if elsewhere and part.name and slot.name and not growing:
                 return self._new(part)
-        if part.name and not (part.name == slot.name and part.arguments == slot.text) and self._opens(slot, part):
+        if part.name and not (part.name == slot.name and slot.says(part.arguments)) and self._opens(slot, part):
             return self._new(part)
         return slot
 
@@ -233,7 +249,10 @@ class Calls:
         if owner.wire_id is None:
             return self._new(part) if part.name and self._opens(owner, part) else owner
         if part.name is None and owner.name is not None and part.label is not None and not owner.complete:
-            self.notes.append(Note(NoteCode.CALL_ID_CHANGED, f"{owner.name}: {part.call_id} is {owner.wire_id} again"))
+            if not owner.relabelled:
+                owner.relabelled = True
+                detail = f"{owner.name}: {part.call_id} is {owner.wire_id} again"
+                self.notes.append(Note(NoteCode.CALL_ID_CHANGED, detail))
             return owner
         return self._new(part)
 

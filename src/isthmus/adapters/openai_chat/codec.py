@@ -12,7 +12,7 @@ from isthmus.adapters.openai_chat.encode import DEFAULT_CEILING, request_body
 from isthmus.adapters.openai_chat.reply import DIALECT
 from isthmus.errors import TierError
 from isthmus.models.contract import GenerateContext
-from isthmus.models.jsontext import dumps
+from isthmus.models.messages import sendable
 from isthmus.wire.call import WireCall, WireReply
 
 
@@ -67,7 +67,7 @@ class ChatCodec:
             ceiling=self._ceiling,
             stream=asked,
         )
-        return Request(WireCall(path="/chat/completions", body=dumps(body), stream=stream), tuple(notes))
+        return Request(WireCall(path="/chat/completions", body=sendable(body), stream=stream), tuple(notes))
 
     def _with_defaults(self, ctx: GenerateContext) -> GenerateContext:
         temperature = self._temperature if ctx.temperature is None else ctx.temperature

@@ -14,6 +14,7 @@ from isthmus.adapters.openai_chat.reply import DIAGNOSTICS, DIALECT, Choice
 from isthmus.adapters.openai_chat.usage import merge_usage, read_usage
 from isthmus.errors import ProtocolError, TierError, TransientError
 from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, Usage, framed, set_raw
+from isthmus.models.finish import finish_of
 from isthmus.models.jsontext import dumps
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
@@ -21,17 +22,6 @@ from isthmus.wire.frame import Frame
 _END = b"[DONE]"
 _EXCERPT = 200
 
-# The provider's reasons, in lower case. Source: recorded replies of 25 servers and their reference pages, 2024-2026.
-_FINISHES: dict[str, FinishReason] = {
-    **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence"), FinishReason.STOP),
-    **dict.fromkeys(("tool_calls", "tool_call", "function_call", "tool_use"), FinishReason.TOOL_CALLS),
-    **dict.fromkeys(
-        ("length", "max_tokens", "model_length", "max_output_tokens", "max_completion_tokens"), FinishReason.LENGTH
-    ),
-    **dict.fromkeys(("content_filter", "content-filter", "safety", "sensitive"), FinishReason.CONTENT_FILTER),
-    "refusal": FinishReason.REFUSAL,
-    "pause_turn": FinishReason.PAUSE,
-}
 # Those after which a reply of text alone has nothing to settle, as they are usually written.
 _TEXT_FINISHES = {"stop": FinishReason.STOP.value, "length": FinishReason.LENGTH.value}
 # Reasons that say that generation failed, and the status they stand for.
@@ -223,13 +213,14 @@ class ChatDecoder:
     def _take(self, frame: Frame, value: Any) -> list[Event]:
         if frame.event == "error":
             raise _classified(value)
+        if isinstance(value, list) and value and isinstance(value[0], dict) and _has_error(value[0]):
+            raise _classified(value[0])
         if not isinstance(value, dict):
             raise _malformed(f"a JSON {type(value).__name__} where an object should be", frame.data)
         if value.get("usage") is not None:
             self._usage = merge_usage(self._usage, value["usage"])
         choices = value.get("choices")
-        failed = "error" in value and not hollow(value["error"])
-        if failed or (choices is None and _is_error(value)):
+        if _has_error(value) or (choices is None and _is_error(value)):
             raise _classified(value)
         if not self._id and isinstance(value.get("id"), str):
             self._id = value["id"]
@@ -247,21 +238,26 @@ class ChatDecoder:
         if key.startswith("x_") and isinstance(item, dict) and "usage" in item:
             self._usage = merge_usage(self._usage, item["usage"])
             item = {name: part for name, part in item.items() if name != "usage"}
+        if key.startswith("x_") and isinstance(item, dict) and _has_error(item):
+            raise _classified({"error": item["error"]})
         beside = self._main.diagnostics if key in DIAGNOSTICS or key.startswith("x_") else self._top
         beside[key] = replaced(beside.get(key), item)
 
     def _take_choices(self, frame: Frame, choices: Iterable[Any]) -> list[Event]:
         events: list[Event] = []
+        shared = self._whole and _are_one(choices)
         for at, choice in enumerate(choices):
             if not isinstance(choice, dict) or (self._whole and not _is_reply(choice)):
                 raise _malformed("a choice must be an object with a message", frame.data)
-            if "error" in choice and not hollow(choice["error"]):
+            if _has_error(choice):
                 raise _classified(choice)
             reason = choice.get("finish_reason")
             if isinstance(reason, str) and reason.lower() in _FAILED:
                 raise Failure(f"the reply ended with {reason!r}").classified(status=_FAILED[reason.lower()])
+            if choice.get("usage") is not None:
+                self._usage = merge_usage(self._usage, choice["usage"])
             index = choice.get("index")
-            index = index if isinstance(index, int) else at
+            index = index if isinstance(index, int) else 0 if shared else at
             if index == 0:
                 self._seen_main = True
                 events += self._main.read(choice, frame, whole=self._whole)
@@ -306,7 +302,7 @@ class ChatDecoder:
         if not self._seen_main and self._others:
             main = self._others.pop(min(self._others))
         events = [*main.held, *main.finish()]
-        reason = _FINISHES.get(main.reason.lower(), FinishReason.OTHER) if main.reason else None
+        reason = FinishReason(finish_of(main.reason)) if main.reason else None
         settled = self._settle(main, reason)
         notes = [*self._complete(ended, main, settled), *main.notes, *settled.notes]
         finish = self._finish(main, reason, settled, notes)
@@ -384,9 +380,26 @@ def _classified(value: Any) -> TierError:
 
 def _is_reply(choice: Mapping[str, Any]) -> bool:
     """Whether an entry of `choices` is one of this dialect; only a filtered one may lack its message."""
-    if "message" in choice or "delta" in choice:
+    if "message" in choice or "delta" in choice or "text" in choice:
         return True
-    return _FINISHES.get(str(choice.get("finish_reason")).lower()) is FinishReason.CONTENT_FILTER
+    return finish_of(str(choice.get("finish_reason"))) == FinishReason.CONTENT_FILTER
+
+
+def _are_one(choices: Iterable[Any]) -> bool:
+    """Whether the entries are parts of one reply: they have no index, and no two of them say the same kind of thing."""
+    said: list[str] = []
+    for choice in choices:
+        message = choice.get("message") if isinstance(choice, dict) and choice.get("index") is None else None
+        if not isinstance(message, dict):
+            return False
+        said += [key for key, value in message.items() if key != "role" and not hollow(value)]
+    return len(said) == len(set(said))
+
+
+def _has_error(value: Mapping[str, Any]) -> bool:
+    """Whether an object has an error in it; `false`, zero and an empty one are none."""
+    error = value.get("error")
+    return bool(error) and not hollow(error)
 
 
 def _is_error(value: Mapping[str, Any]) -> bool:

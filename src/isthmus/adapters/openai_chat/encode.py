@@ -99,5 +99,8 @@ def request_body(
         if key == "stream":
             notes.append(Note(NoteCode.PARAMETER_DROPPED, "options.stream: the way of calling decides that"))
         else:
+            if key in body and body[key] != value:
+                detail = f"options.{key} stands in place of what was made for it"
+                notes.append(Note(NoteCode.PARAMETER_CHANGED, detail))
             body[key] = value
     return body, notes

@@ -8,16 +8,17 @@ from typing import Any
 from isthmus.errors import InvalidRequestError
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import Raw, dumps
-from isthmus.models.messages import MessageRole, native_of, text_of
+from isthmus.models.messages import MessageRole, check_form, native_of, text_of, without_reserved
 
 # Another dialect's native form in its public spelling; the neutral fields beside it are what is sent here.
 _FOREIGN = "openai_responses_input"
+_SERVER_TOOLS = ("_tool_use", "_tool_result")
 
 Rendered = Mapping[str, Any] | Raw
 
 # What a message without anything to look after has, and who may say it.
 _PLAIN = frozenset(("role", "content"))
-_SAID = frozenset(("system", "developer", "user"))
+_SAID = ("system", "developer", "user")
 
 
 def render(messages: Iterable[Mapping[str, Any]], dialect: str) -> tuple[list[Rendered], list[Note]]:
@@ -28,14 +29,15 @@ def render(messages: Iterable[Mapping[str, Any]], dialect: str) -> tuple[list[Re
         dialect: whose native forms stand as they are.
 
     Raises:
-        InvalidRequestError: a message without a role has no form here; names it.
+        InvalidRequestError: a message without a role, or a part that this dialect cannot hold; names it.
     """
     sent: list[Rendered] = []
     notes: list[Note] = []
     for at, message in enumerate(messages):
-        if message.keys() == _PLAIN and message["role"] in _SAID and type(message["content"]) is str:
+        if _is_plain(message):
             sent.append(message)
             continue
+        check_form(message, f"messages[{at}]")
         native, note = native_of(message, dialect)
         if note is not None:
             notes.append(Note(note.code, f"messages[{at}]: {note.detail}"))
@@ -45,6 +47,12 @@ def render(messages: Iterable[Mapping[str, Any]], dialect: str) -> tuple[list[Re
         for turn in _turns(at, message, notes):
             _tidied(at, turn, sent, notes)
     return sent, notes
+
+
+def _is_plain(message: Any) -> bool:
+    """Whether a message can go as it is, without a look at anything in it."""
+    plain = type(message) is dict and message.keys() == _PLAIN and type(message["content"]) is str
+    return plain and message["role"] in _SAID
 
 
 def _turns(at: int, message: Mapping[str, Any], notes: list[Note]) -> list[dict[str, Any]]:
@@ -58,7 +66,13 @@ def _turns(at: int, message: Mapping[str, Any], notes: list[Note]) -> list[dict[
             "convert the history with to_neutral first"
         )
     content = neutral.get("content")
+    if isinstance(content, Mapping) and "type" in content:
+        content = [content]
     if not isinstance(content, list | tuple):
+        if content is not None and not isinstance(content, str) and neutral["role"] != MessageRole.TOOL:
+            raise InvalidRequestError(
+                f"messages[{at}].content: must be text or a list of parts, not {type(content).__name__}"
+            )
         return [neutral]
     split = _Split(at, notes)
     for part in content:
@@ -78,8 +92,14 @@ class _Split:
 
     def take(self, part: Any) -> None:
         """Sort one part."""
-        kind = part.get("type") if isinstance(part, Mapping) else None
-        handle = self._KINDS.get(str(kind))
+        if isinstance(part, str):
+            part = {"type": "text", "text": part}
+        if not isinstance(part, Mapping):
+            raise InvalidRequestError(
+                f"messages[{self._at}]: a part must be a dict with a 'type', not {type(part).__name__}"
+            )
+        kind = str(part.get("type"))
+        handle = self._KINDS.get(kind) or (_Split._elsewhere if kind.endswith(_SERVER_TOOLS) else None)
         if handle is None:
             self._parts.append(part)
         else:
@@ -87,14 +107,19 @@ class _Split:
 
     def _text(self, part: Mapping[str, Any]) -> None:
         text = part.get("text")
-        if isinstance(text, str) and not text.strip():
+        if not isinstance(text, str):
+            raise InvalidRequestError(
+                f"messages[{self._at}]: a text part's text must be a string, not {type(text).__name__}"
+            )
+        if not text.strip():
             self._note("an empty text part was left out")
         else:
             self._parts.append(part)
 
     def _tool_use(self, part: Mapping[str, Any]) -> None:
         given = part.get("input")
-        arguments = given if isinstance(given, str) else dumps(given if given is not None else {}).decode()
+        given = {} if given is None else without_reserved(given)
+        arguments = given if isinstance(given, str) else dumps(given).decode()
         function = {"name": part.get("name"), "arguments": arguments}
         self._calls.append({"id": part.get("id"), "type": "function", "function": function})
 
@@ -105,7 +130,8 @@ class _Split:
         said = text_of(content) if isinstance(content, list | tuple) else content
         self._results.append({"role": "tool", "tool_call_id": part.get("tool_use_id"), "content": _as_text(said)})
 
-    def _thinking(self, part: Mapping[str, Any]) -> None:
+    def _elsewhere(self, part: Mapping[str, Any]) -> None:
+        """Leave out a block that only the server that made it takes back."""
         code = NoteCode.NATIVE_DROPPED
         self._notes.append(Note(code, f"messages[{self._at}]: a {part.get('type')} block was left out"))
 
@@ -114,6 +140,10 @@ class _Split:
         if not isinstance(source, Mapping):
             self._parts.append(part)
             return
+        if not source.get("url") and not source.get("data"):
+            raise InvalidRequestError(
+                f"messages[{self._at}]: an image without its data or a url has no form here: send its bytes"
+            )
         url = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
         self._parts.append({"type": "image_url", "image_url": {"url": url}})
 
@@ -136,8 +166,7 @@ class _Split:
         "text": _text,
         "tool_use": _tool_use,
         "tool_result": _tool_result,
-        "thinking": _thinking,
-        "redacted_thinking": _thinking,
+        **dict.fromkeys(("thinking", "redacted_thinking", "compaction", "fallback", "container_upload"), _elsewhere),
         "image": _image,
         "document": _document,
     }
@@ -190,7 +219,7 @@ def _call(at: int, call: Mapping[str, Any], notes: list[Note]) -> dict[str, Any]
     arguments = function.get("arguments") if isinstance(function, Mapping) else None
     if not isinstance(function, Mapping) or isinstance(arguments, str):
         return dict(call)
-    text = dumps({} if arguments is None else arguments).decode()
+    text = dumps({} if arguments is None else without_reserved(arguments)).decode()
     notes.append(
         Note(NoteCode.HISTORY_CHANGED, f"messages[{at}]: arguments of {function.get('name')} were written as text")
     )

@@ -12,7 +12,10 @@ from isthmus.models.jsontext import dumps, loads
 
 # Strings that name something: a later one stands in the place of an earlier one instead of continuing it.
 _LABELS = frozenset(
-    ("type", "id", "index", "format", "provider", "signature", "name", "channel", "role", "url", "title", "status")
+    (
+        *("type", "id", "index", "format", "provider", "signature", "thought_signature"),
+        *("name", "channel", "role", "url", "title", "status"),
+    )
 )
 
 
@@ -70,6 +73,8 @@ def merge(old: Any, new: Any, *, key: str = "") -> Any:
         pieces.append(new)
         return pieces
     if isinstance(old, list) and isinstance(new, list):
+        if isinstance(old, Pieces):
+            return [joined(old), *new]
         old.extend(new)
         return old
     return new
@@ -84,14 +89,16 @@ def replaced(old: Any, new: Any) -> Any:
     return new
 
 
-def merge_details(items: list[Any], new: list[Any]) -> None:
-    """Continue the reasoning blocks in `items`: same type and index belong together, until one is signed or sealed."""
+def merge_details(old: Any, new: list[Any]) -> list[Any]:
+    """The reasoning blocks, continued: same type and index belong together, until one is signed or sealed."""
+    items: list[Any] = old if isinstance(old, list) and not isinstance(old, Pieces) else [] if hollow(old) else [old]
     for item in new:
         block = _continued(items, item)
         if block is None:
             items.append(item)
         else:
             merge(block, item)
+    return items
 
 
 def _continued(items: list[Any], item: Any) -> dict[str, Any] | None:
@@ -107,25 +114,41 @@ def _continued(items: list[Any], item: Any) -> dict[str, Any] | None:
     return None
 
 
+# The kinds of content part that hold reasoning, and where each keeps its list of texts.
+REASONED = {"thinking": "thinking", "reasoning": "summary"}
+
+
 def merge_part(parts: list[Any], part: dict[str, Any]) -> None:
-    """Add a content part; one of the same kind right after another continues it where both hold lists of text."""
+    """Add a content part; reasoning right after reasoning continues it where both hold lists of text."""
     last = parts[-1] if parts else None
-    if isinstance(last, dict) and last.get("type") == part.get("type") == "thinking":
-        inner, more = last.get("thinking"), part.get("thinking")
+    name = REASONED.get(str(part.get("type")))
+    if name is not None and isinstance(last, dict) and last.get("type") == part["type"]:
+        inner, more = last.get(name), part.get(name)
         if isinstance(inner, list) and isinstance(more, list) and not last.get("signature"):
             for piece in more:
                 _merge_text(inner, piece)
-            last.update({key: item for key, item in part.items() if key != "thinking"})
+            last.update({key: item for key, item in part.items() if key != name})
             return
     parts.append(part)
 
 
 def _merge_text(inner: list[Any], piece: Any) -> None:
     last = inner[-1] if inner else None
-    if isinstance(last, dict) and isinstance(piece, dict) and set(last) == set(piece) == {"type", "text"}:
+    if not (isinstance(last, dict) and isinstance(piece, dict) and {"type", "text"} <= last.keys() & piece.keys()):
+        inner.append(piece)
+    elif last["type"] == piece["type"] and not last.get("signature"):
         last["text"] = merge(last["text"], piece["text"])
+        last.update({key: item for key, item in piece.items() if key != "text" and not hollow(item)})
     else:
         inner.append(piece)
+
+
+def signature_of(part: Mapping[str, Any]) -> str | None:
+    """The signature of a reasoning part: its own, or that of a text in it."""
+    inner = part.get(REASONED.get(str(part.get("type")), ""))
+    held = [part, *(item for item in (inner if isinstance(inner, list) else ()) if isinstance(item, Mapping))]
+    found = (item.get("signature") for item in held)
+    return next((value for value in found if isinstance(value, str) and value), None)
 
 
 def joined(value: Any) -> Any:

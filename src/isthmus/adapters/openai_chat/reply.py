@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from isthmus.adapters.openai_chat.calls import Calls, Settled
 from isthmus.adapters.openai_chat.merge import (
+    REASONED,
     hollow,
     joined,
     merge,
@@ -14,6 +15,7 @@ from isthmus.adapters.openai_chat.merge import (
     merge_part,
     replaced,
     shown,
+    signature_of,
     text_in,
 )
 from isthmus.errors import ProtocolError
@@ -24,7 +26,7 @@ from isthmus.wire.frame import Frame
 DIALECT = "openai-chat"
 
 # Parts of a choice that are read elsewhere, or that repeat the delta token by token.
-_CHOICE_READ = frozenset(("index", "delta", "message", "finish_reason", "text", "error"))
+_CHOICE_READ = frozenset(("index", "delta", "message", "finish_reason", "text", "error", "usage"))
 # Padding, and labels that belong to one chunk.
 _CHATTER = frozenset(("index", "token_id", "padding", "obfuscation"))
 # What servers say of their own work rather than of the reply: it is noted, and no block that must survive.
@@ -35,7 +37,7 @@ DIAGNOSTICS = frozenset(
     )
 )
 _CONTINUED = frozenset(("logprobs", "token_ids"))
-_REASONED = ("thinking", "reasoning")
+_REASONINGS = frozenset(("reasoning_content", "reasoning", "reasoning_details", "thinking", "thinking_blocks"))
 _NO_FRAME = Frame(b"")
 
 
@@ -107,12 +109,19 @@ class Choice:
         Some servers send both: a stream's deltas then come with the message so far, a whole reply with an empty delta.
         """
         delta, message = choice.get("delta"), choice.get("message")
+        for said in (delta, message):
+            if said is not None and not isinstance(said, Mapping):
+                raise ProtocolError(f"choices: a message must be an object, not {shown(said)}")
+        if delta is None and message is None and isinstance(choice.get("text"), str):
+            return {"content": choice["text"]}, whole
         if whole and (_says(message) or not _says(delta)):
             delta = None
         if isinstance(delta, dict):
             self._snapshot = message if isinstance(message, Mapping) else self._snapshot
             return delta, False
         if not isinstance(message, Mapping):
+            if message:
+                raise ProtocolError(f"message must be an object, not {type(message).__name__}")
             return None, False
         if self.reason and not whole and self.content:
             return self._rest(message), True
@@ -181,9 +190,10 @@ class Choice:
 
     def _odd_part(self, part: dict[str, Any]) -> None:
         text = text_in(part)
-        if part.get("type") in _REASONED:
-            if text or part.get("signature"):
-                self._emit(Reasoning(text, signature=_word(part.get("signature"))))
+        if str(part.get("type")) in REASONED:
+            signature = signature_of(part)
+            if text or signature:
+                self._emit(Reasoning(text, signature=signature))
         elif part.get("type") == "text" and text:
             self._emit(Text(text))
         if self._whole:
@@ -198,7 +208,7 @@ class Choice:
 
     def _tool_calls(self, key: str, value: Any) -> None:
         whole = self._whole and not (self.reason and self.content and self.calls)
-        for item in value if isinstance(value, list) else [value]:
+        for item in value if isinstance(value, list) else [] if hollow(value) else [value]:
             preview = self.calls.add(item, self._frame, whole=whole)
             if preview is not None:
                 self._out.append(preview)
@@ -230,7 +240,7 @@ class Choice:
         if self._whole:
             self._fields[key] = value
         else:
-            merge_details(self._fields.setdefault(key, []), value)
+            self._fields[key] = merge_details(self._fields.get(key), value)
 
     def _other(self, key: str, value: Any) -> None:
         self._fields[key] = merge(self._fields.get(key), value, key=key)
@@ -247,16 +257,22 @@ class Choice:
         "reasoning_content": _reasoning,
         "reasoning": _reasoning,
         "reasoning_details": _details,
+        "thinking_blocks": _details,
         "thinking": _reasoning,
         **dict.fromkeys(_CHATTER, _skip),
     }
 
     def finish(self) -> list[Event]:
-        """What is still to be said at the end: a message that came beside deltas which said nothing."""
+        """What is still to be said at the end: what only the message that came beside the deltas says."""
         self._out = []
-        silent = not (self.content or self._refusals or self.calls or any(map(joined, self._fields.values())))
-        if silent and self._snapshot is not None:
-            self._read_body(self._snapshot, whole=True)
+        if self._snapshot is not None:
+            said = {key for key, value in self._fields.items() if joined(value)}
+            if said & _REASONINGS:
+                said |= _REASONINGS
+            said |= {"content", "refusal"} if self.has_text or self.content else set()
+            said |= {"tool_calls", "function_call"} if self.calls else set()
+            rest = {key: value for key, value in self._snapshot.items() if key not in said and not hollow(value)}
+            self._read_body(rest, whole=True)
         return self._out
 
     @property
