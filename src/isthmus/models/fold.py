@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from inspect import isawaitable
 from typing import Any
 
@@ -14,6 +13,7 @@ from isthmus.models.events import (
     Call,
     Event,
     Finish,
+    FinishReason,
     Native,
     Note,
     Reasoning,
@@ -41,6 +41,10 @@ def classify(error: BaseException) -> TierError:
     failure = UnclassifiedError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
     failure.__cause__ = error
     return failure
+
+
+# The finishes that nothing needs to be settled for where there are no calls.
+_WITHOUT_CALLS = frozenset(FinishReason) - {FinishReason.TOOL_CALLS, FinishReason.ERROR_POST}
 
 
 class Fold:
@@ -79,8 +83,15 @@ class Fold:
             return event
         return self._add_other(event)
 
+    def extend(self, events: Iterable[Event]) -> None:
+        """Take several events; see `add`."""
+        for event in events:
+            self.add(event)
+
     def _add_other(self, event: Event) -> Event:
-        if isinstance(event, Call):
+        if type(event) is Finish:
+            event = self._finished(event)
+        elif isinstance(event, Call):
             event = identified(event, self._calls, notes=self._notes)
             self._flush()
             self._events.append(event)
@@ -91,12 +102,13 @@ class Fold:
         elif isinstance(event, Reset):
             self._reasoning.clear()
             self._native.clear()
-        elif isinstance(event, Finish):
-            event = self._finished(event)
         return event
 
     def _finished(self, event: Finish) -> Finish:
         self._flush()
+        if event.finish in _WITHOUT_CALLS and not self._calls and not self._notes:
+            self.finish = event
+            return event
         reason = to_finish_reason(event.finish, "finish event")
         finish, notes = settle(reason, tuple(self._events), notes=(*self._notes, *event.notes))
         if finish != event.finish or notes != event.notes:
@@ -191,7 +203,10 @@ async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> St
         TierError: the stream failed before any content.
         ProtocolError: it broke the contract before any content.
     """
-    fold = Fold()
+    return await folded(_collect, stream, on_text)
+
+
+async def _collect(fold: Fold, stream: Any, on_text: TextCallback | None) -> None:
     source = stream if hasattr(stream, "__anext__") else iterate(stream)
     try:
         async for item in source:
@@ -201,14 +216,23 @@ async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> St
                 if isawaitable(said):
                     await said
             if fold.finish is not None:
-                return fold.result()
-        raise ProtocolError("the stream ended without a finish")
-    except asyncio.CancelledError:
-        raise
+                return
+    finally:
+        await close(source)
+
+
+async def folded(read: Callable[..., Awaitable[None]], *arguments: Any) -> StepResult:
+    """What a reader puts into the fold that it is given first: the whole reply, or "error-post" with what arrived.
+
+    Raises:
+        TierError: the reader failed before any content.
+    """
+    fold = Fold()
+    try:
+        await read(fold, *arguments)
+        return fold.result()
     except Exception as error:
         failure = classify(error)
         if not fold.has_content:
             raise failure from failure.__cause__
         return fold.failed(failure)
-    finally:
-        await close(source)

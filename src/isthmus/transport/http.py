@@ -155,7 +155,7 @@ async def _keep(
         connector=_connector_class()(limit=0, ssl=tls),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"isthmus/{own_version()}"},
-        timeout=aiohttp.ClientTimeout(total=None, connect=connect, sock_connect=connect, sock_read=None),
+        timeout=aiohttp.ClientTimeout(total=None, connect=connect),
     )
     try:
         yield session
