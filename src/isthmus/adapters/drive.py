@@ -146,6 +146,9 @@ class WireAdapter(ModelAdapter):
                             break
                         fold.extend(reading.decoded(reading.parse(chunk)))
                     fold.extend(reading.end(reply.ended))
+                except TierError as error:
+                    chunk = None
+                    raise error.with_traceback(None) from error.__cause__
                 finally:
                     await close(chunks)
                     if reading.complete and reply.ended is not Ended.FRAMED:
@@ -208,6 +211,8 @@ class WireAdapter(ModelAdapter):
         path = request.call.path
         if "://" in path:
             return Address(path)
+        if "?" not in self.base_url and "#" not in self.base_url:
+            return Address(self.base_url.rstrip("/") + path)
         base, mark, query = self.base_url.partition("#")[0].partition("?")
         joint = "&" if "?" in path else "?"
         return Address(base.rstrip("/") + path + (joint + query if mark and query else ""))
