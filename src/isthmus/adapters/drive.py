@@ -13,7 +13,7 @@ from isthmus.adapters.codec import Codec, Decoder, Reply, Request, Transport
 from isthmus.errors import ProtocolError, TierError, TransientError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, Finish, Note, StepResult, framed
-from isthmus.models.fold import close, consume_stream
+from isthmus.models.fold import Fold, close, folded
 from isthmus.models.jsontext import loads
 from isthmus.observability import hooks
 from isthmus.secret import HIDDEN, Address, Secret, clean_url, redact
@@ -72,11 +72,11 @@ class WireAdapter(ModelAdapter):
 
     def stream(self, ctx: GenerateContext) -> AsyncIterator[Event]:
         """The reply's events as they arrive."""
-        return self._events(ctx, stream=True)
+        return self._events(ctx)
 
     async def generate(self, ctx: GenerateContext) -> StepResult:
         """The reply whole, in one round trip."""
-        return await consume_stream(self._events(ctx, stream=False))
+        return await folded(self._whole, ctx)
 
     # They return a bare generator and a settled result: the faces need not see to that.
     stream._isthmus_bare = generate._isthmus_bare = True  # type: ignore[attr-defined]
@@ -85,21 +85,18 @@ class WireAdapter(ModelAdapter):
         """Close the adapter's connections in the running loop."""
         await self.transport.aclose()
 
-    async def _events(self, ctx: GenerateContext, *, stream: bool) -> AsyncGenerator[Event, None]:
-        """The one loop over a reply: a single generator, because each layer costs something for every event.
+    async def _events(self, ctx: GenerateContext) -> AsyncGenerator[Event, None]:
+        """The one loop over a stream: a single generator, because each layer costs something for every event.
 
         What the reply is decides how it is read, not what was asked for: servers answer either with either.
         """
-        request = self.codec.encode(ctx, stream=stream)
+        request = self.codec.encode(ctx, stream=True)
         del ctx
         for last in (False, True):
             async with await self._exchange(request, refresh=last) as reply:
                 if not await self._accepted(reply, request, last=last):
                     continue
-                chunks = reply.chunks()
-                if hooks.listening():
-                    chunks = self._heard(chunks, self._url(request))
-                reading = _Reading(self.codec, request, self.keys.secrets)
+                chunks, reading = self._reading(reply, request)
                 # A body may be large, and a reply take long.
                 del request
                 try:
@@ -127,9 +124,42 @@ class WireAdapter(ModelAdapter):
                     raise error.with_traceback(None) from error.__cause__
                 finally:
                     await close(chunks)
-                    if reading.complete:
+                    if reading.complete and reply.ended is not Ended.FRAMED:
                         await reply.settle()
                 return
+
+    async def _whole(self, fold: Fold, ctx: GenerateContext) -> None:
+        """The same for a reply asked for whole, into a fold: nobody waits for its events one by one."""
+        request = self.codec.encode(ctx, stream=False)
+        del ctx
+        for last in (False, True):
+            async with await self._exchange(request, refresh=last) as reply:
+                if not await self._accepted(reply, request, last=last):
+                    continue
+                chunks, reading = self._reading(reply, request)
+                del request
+                try:
+                    fold.extend(await reading.begin(reply, chunks))
+                    while not (reading.whole or reading.decoder.done):
+                        chunk = await anext(chunks, None)
+                        if chunk is None:
+                            break
+                        fold.extend(reading.decoded(reading.parse(chunk)))
+                    fold.extend(reading.end(reply.ended))
+                except TierError as error:
+                    chunk = None
+                    raise error.with_traceback(None) from error.__cause__
+                finally:
+                    await close(chunks)
+                    if reading.complete and reply.ended is not Ended.FRAMED:
+                        await reply.settle()
+                return
+
+    def _reading(self, reply: Reply, request: Request) -> tuple[AsyncIterator[bytes], _Reading]:
+        chunks = reply.chunks()
+        if hooks.listening():
+            chunks = self._heard(chunks, self._url(request))
+        return chunks, _Reading(self.codec, request, self.keys.secrets)
 
     async def _exchange(self, request: Request, *, refresh: bool) -> AbstractAsyncContextManager[Reply]:
         """The call, ready to be sent with the key of the moment or with a new one."""
@@ -181,6 +211,8 @@ class WireAdapter(ModelAdapter):
         path = request.call.path
         if "://" in path:
             return Address(path)
+        if "?" not in self.base_url and "#" not in self.base_url:
+            return Address(self.base_url.rstrip("/") + path)
         base, mark, query = self.base_url.partition("#")[0].partition("?")
         joint = "&" if "?" in path else "?"
         return Address(base.rstrip("/") + path + (joint + query if mark and query else ""))
@@ -189,16 +221,17 @@ class WireAdapter(ModelAdapter):
 class _Reading:
     """One reply on its way through parser and decoder; whatever fails on that way leaves as a `TierError`."""
 
-    __slots__ = ("_codec", "_framing", "_notes", "_parser", "_secrets", "_streamed", "complete", "decoder")
+    __slots__ = ("_codec", "_framing", "_notes", "_parser", "_secrets", "_streamed", "complete", "decoder", "whole")
 
     decoder: Decoder
+    _parser: SSEParser | NDJSONParser
+    whole: bool | None
 
     def __init__(self, codec: Codec, request: Request, secrets: Callable[[], Iterable[str]]) -> None:
         self._codec = codec
         self._notes = request.notes
         self._secrets = secrets
         self._streamed, self._framing = request.call.stream, request.call.framing
-        self._parser = _PARSERS[self._framing]()
         self.complete = False
 
     async def begin(self, reply: Reply, chunks: AsyncIterator[bytes]) -> Iterable[Event]:
@@ -210,16 +243,17 @@ class _Reading:
         """
         kind = reply.headers.get("content-type", "").split(";")[0].strip().lower()
         first = await _first_bytes(kind, chunks)
-        whole = self._is_document(kind, first)
+        whole = self.whole = self._is_document(kind, first)
         if whole is None:
             raise self._neither(kind, reply.status, first)
         self.decoder = self._codec.decoder(whole=whole)
         if not whole:
-            return self._decoded(self._parser.feed(first))
+            self._parser = _PARSERS[self._framing]()
+            return self.decoded(self._parser.feed(first))
         frame = Frame(first + b"".join([chunk async for chunk in chunks]))
         if reply.ended is not Ended.FRAMED and not _is_whole(frame):
             raise TransientError(f"the reply was cut after {len(frame.data)} bytes")
-        return self._decoded([frame])
+        return self.decoded([frame])
 
     def parse(self, chunk: bytes) -> Iterable[Frame]:
         """The frames that a chunk of a stream completes."""
@@ -228,9 +262,9 @@ class _Reading:
     def end(self, ended: Ended) -> Iterator[Event]:
         """The events that are due at the end, the encoder's notes first in the finish's own."""
         decoder, notes = self.decoder, self._notes
-        if not decoder.done:
+        if not (self.whole or decoder.done):
             # A last frame that was cut is no frame: whether the reply is complete without it, the decoder knows.
-            yield from self._decoded([frame for frame in self._parser.close() if _is_whole(frame)])
+            yield from self.decoded([frame for frame in self._parser.close() if _is_whole(frame)])
         try:
             events = list(decoder.close(Ended.FRAMED if decoder.done else ended))
         except _FAULTS as error:
@@ -240,7 +274,8 @@ class _Reading:
         for event in events:
             yield _with_notes(event, notes) if notes and isinstance(event, Finish) else event
 
-    def _decoded(self, frames: Iterable[Frame]) -> Iterator[Event]:
+    def decoded(self, frames: Iterable[Frame]) -> Iterator[Event]:
+        """The events in some frames, up to the protocol's own end."""
         decoder = self.decoder
         for frame in frames:
             try:

@@ -53,7 +53,7 @@ class Source:
         written: its own generating methods by name, as they stand in its body.
     """
 
-    __slots__ = ("_bare", "_settled", "_stream", "_whole", "owner", "written")
+    __slots__ = ("_bare", "_stream", "_whole", "owner", "settled", "written")
 
     def __init__(self, owner: type, written: Mapping[str, Any]) -> None:
         self.owner = owner
@@ -62,7 +62,7 @@ class Source:
         self._whole = next((name for name in WHOLES if name in written), None)
         stream, generate = written.get("stream"), written.get("generate")
         self._bare = inspect.isasyncgenfunction(stream) or hasattr(stream, "_isthmus_bare")
-        self._settled = hasattr(generate, "_isthmus_bare")
+        self.settled = hasattr(generate, "_isthmus_bare")
 
     @property
     def steps(self) -> bool:
@@ -81,7 +81,7 @@ class Source:
 
     async def whole(self, adapter: Any, ctx: GenerateContext) -> StepResult:
         """The whole reply of one call: a whole reply from a whole reply, else from a stream."""
-        if self._settled:
+        if self.settled:
             return await bound(self.written["generate"], adapter)(ctx)  # type: ignore[no-any-return]
         asked = {"generate": self._generated, "chat": self._chatted, "get_response": self._responded}
         if self._whole is None:
@@ -324,6 +324,8 @@ def complete(cls: type, *, own: bool) -> None:
     source = Source(cls, written)
     setattr(cls, _SOURCE, source)
     for name, writer in _WRITERS.items():
+        if name == "generate" and source.settled:
+            continue
         if name in written and name in _WRAPPED:
             setattr(cls, name, functools.update_wrapper(writer(source), written[name]))
         elif name not in written and body.get(name) is None:

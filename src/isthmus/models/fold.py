@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from inspect import isawaitable
 from typing import Any
 
@@ -67,7 +67,7 @@ def said(error: BaseException) -> str:
 class Fold:
     """Collects events as they pass and knows at any moment what they amount to."""
 
-    __slots__ = ("_calls", "_events", "_native", "_notes", "_reasoning", "_texts", "broken", "finish")
+    __slots__ = ("_calls", "_events", "_native", "_notes", "_reasoning", "_texts", "broken", "finish", "listening")
 
     def __init__(self) -> None:
         self._events: list[Text | Call] = []
@@ -77,6 +77,8 @@ class Fold:
         self._notes: list[Note] = []
         self._calls: set[str] = set()
         self.finish: Finish | None = None
+        self.listening = False
+        """Whether somebody else's callback is at work: what it raises is no failure of the stream."""
         self.broken: Exception | None = None
         """What ended the stream instead of a finish, where its reader keeps that."""
 
@@ -102,8 +104,15 @@ class Fold:
             return event
         return self._add_other(event)
 
+    def extend(self, events: Iterable[Event]) -> None:
+        """Take several events; see `add`."""
+        for event in events:
+            self.add(event)
+
     def _add_other(self, event: Event) -> Event:
-        if isinstance(event, Call):
+        if type(event) is Finish:
+            event = self._finished(event)
+        elif isinstance(event, Call):
             event = identified(event, self._calls, notes=self._notes)
             self._flush()
             self._events.append(event)
@@ -116,8 +125,6 @@ class Fold:
         elif isinstance(event, Reset):
             self._reasoning.clear()
             self._native.clear()
-        elif isinstance(event, Finish):
-            event = self._finished(event)
         return event
 
     def _finished(self, event: Finish) -> Finish:
@@ -220,28 +227,41 @@ async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> St
         TierError: the stream failed before any content.
         ProtocolError: it broke the contract before any content.
     """
-    fold = Fold()
-    listening = False
+    return await folded(_collect, stream, on_text)
+
+
+async def _collect(fold: Fold, stream: Any, on_text: TextCallback | None) -> None:
     source = stream if hasattr(stream, "__anext__") else iterate(stream)
     try:
         async for item in source:
             event = fold.add(item if type(item) in EVENT_TYPES else to_event(item))
             if on_text is not None and isinstance(event, Text) and event.text:
-                listening = True
+                fold.listening = True
                 heard = on_text(event.text)
                 if isawaitable(heard):
                     await heard
-                listening = False
+                fold.listening = False
             if fold.finish is not None:
-                return fold.result()
-        raise ProtocolError("the stream ended without a finish")
+                return
+    finally:
+        await close(source)
+
+
+async def folded(read: Callable[..., Awaitable[None]], *arguments: Any) -> StepResult:
+    """What a reader puts into the fold that it is given first: the whole reply, or "error-post" with what arrived.
+
+    Raises:
+        TierError: the reader failed before any content.
+    """
+    fold = Fold()
+    try:
+        await read(fold, *arguments)
+        return fold.result()
     except (Exception, asyncio.CancelledError) as error:
         own = uninvited(error) if isinstance(error, asyncio.CancelledError) else classify(error)
-        if listening or own is None:
+        if fold.listening or own is None:
             raise
         failure = own
         if not fold.has_content:
             raise failure from failure.__cause__
         return fold.failed(failure)
-    finally:
-        await close(source)

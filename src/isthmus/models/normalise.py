@@ -326,7 +326,7 @@ def settle(finish: str, events: tuple[Any, ...], *, notes: tuple[Note, ...]) -> 
     Raises:
         ProtocolError: "tool-calls" without a call.
     """
-    has_calls = any(isinstance(event, Call) for event in events)
+    has_calls = Call in map(type, events)
     if finish in (FinishReason.TOOL_CALLS, FinishReason.ERROR_POST):
         if finish == FinishReason.TOOL_CALLS and not has_calls:
             raise ProtocolError("finish 'tool-calls' without a call")

@@ -103,15 +103,16 @@ class Watchdog:
         now, times = monotonic(), self._timeouts
         first = self.since == self._started
         patience, name = (times.first_content, "first content") if first else (times.idle, "idle")
-        limits = []
+        limit = None
         if patience is not None:
-            limits.append((self.since + patience - now, name))
+            limit = (self.since + patience - now, name)
         elif first and times.idle is not None:
             # Nothing limits the wait for the first event; look again when the next one may be due.
-            limits.append((times.idle, name))
+            limit = (times.idle, name)
         if times.total is not None:
-            limits.append((self._started + times.total - now, "total"))
-        return min(limits, default=None)
+            total = (self._started + times.total - now, "total")
+            limit = total if limit is None else min(limit, total)
+        return limit
 
     def _why(self, name: str) -> str:
         times = self._timeouts

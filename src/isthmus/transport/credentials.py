@@ -72,6 +72,7 @@ class KeySource:
         self.api_key_command = Secret(self.api_key_command) if self.api_key_command else None
         self.base_url = Address(self.base_url)
         self._made: tuple[str, Mapping[str, str]] = ("", {})
+        self._settled: Mapping[str, str] | None = None
         self._seen: dict[str, None] = dict.fromkeys(self.base_url.secrets())
         for name, value in self.scheme.extra.items():
             if isinstance(value, Secret) and names_secret(name):
@@ -110,6 +111,8 @@ class KeySource:
         Raises:
             CredentialsError: the command failed, or no key was found though one is required.
         """
+        if self._settled is not None:
+            return self._settled
         key, origin = await self._find(refresh)
         if key is None:
             if self.required:
@@ -123,7 +126,10 @@ class KeySource:
         self._seen[key] = None
         headers = {**self.scheme.extra, self.scheme.header: Secret(self.scheme.prefix + key)}
         self._made = (key, MappingProxyType(headers))
-        return headers
+        if self.api_key:
+            # Nothing else will ever be asked.
+            self._settled = self._made[1]
+        return self._made[1]
 
     async def _find(self, refresh: bool) -> tuple[Secret | None, str]:
         """The key and where it comes from, or None and what would supply one."""

@@ -155,7 +155,7 @@ async def _keep(
         connector=_connector_class()(limit=0, ssl=tls),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"isthmus/{own_version()}"},
-        timeout=aiohttp.ClientTimeout(total=None, connect=connect, sock_connect=connect, sock_read=None),
+        timeout=aiohttp.ClientTimeout(total=None, connect=connect),
     )
     try:
         yield session
@@ -179,8 +179,12 @@ def _connector_class() -> type[aiohttp.TCPConnector]:
         async def connect(self, *args: Any, **kwargs: Any) -> aiohttp.connector.Connection:
             connection = await super().connect(*args, **kwargs)
             protocol: Any = connection.protocol
-            _on_a_used_connection.set(getattr(protocol, "has_served", False))
-            protocol.has_served = True
+            used = getattr(protocol, "has_served", False)
+            _on_a_used_connection.set(used)
+            if not used:
+                protocol.has_served = True
+                if protocol.closed is not None:
+                    protocol.closed.add_done_callback(_noticed)
             return connection
 
     return Connector
@@ -222,7 +226,8 @@ class _Exchange:
         # A body may be large, and a reply take long.
         del self._call, self._headers
         target = transport._target(self._url)
-        session = await transport._session()
+        pool = transport._pools.get(asyncio.get_running_loop())
+        session = pool.session if pool is not None else await transport._session()
         failure: TierError | None = None
         try:
             response = self._response = await _request(
@@ -243,9 +248,6 @@ class _Exchange:
         protocol = response.connection.protocol if response.connection is not None else None
         closed = self._closed = protocol.closed if protocol is not None else None
         if closed is not None:
-            # One for the connection's whole life, and one for this exchange.
-            closed.remove_done_callback(_noticed)
-            closed.add_done_callback(_noticed)
             closed.add_done_callback(self._lost)
         elif protocol is not None:
             self._lost()

@@ -22,6 +22,8 @@ from isthmus.wire.frame import Frame
 _END = b"[DONE]"
 _EXCERPT = 200
 
+# Those after which a reply of text alone has nothing to settle, as they are usually written.
+_TEXT_FINISHES = {"stop": FinishReason.STOP.value, "length": FinishReason.LENGTH.value}
 # Reasons that say that generation failed, and the status they stand for.
 _FAILED: dict[str, int | None] = {"error": None, "network_error": 502, "insufficient_system_resource": 503}
 
@@ -124,6 +126,7 @@ class ChatDecoder:
         self._top: dict[str, Any] = {}
         self._last: Frame | None = None
         self._malformed: TierError | None = None
+        self._only_text = False
         # The strict path for pieces of plain text, or None where trying it would cost more than it saves.
         self._fast = None if whole else _plain_text
 
@@ -188,7 +191,7 @@ class ChatDecoder:
         reason = choice.finish_reason or None
         if not text or (reason is not None and reason.lower() in _FAILED):
             return None
-        self._last, self._seen_main = frame, True
+        self._last, self._seen_main, self._only_text = frame, True, True
         self._id = reply.id if isinstance(reply.id, str) else ""
         self._usage = merge_usage(None, exact(reply.usage)) if reply.usage else None
         self._main.reason = reason
@@ -292,6 +295,10 @@ class ChatDecoder:
 
     def _closed(self, ended: Ended, usage: Usage | None, odd_usage: list[Note]) -> list[Event]:
         main = self._main
+        if usage is not None and (self._only_text or (self.done and not self._others and main.is_text)):
+            finish = _TEXT_FINISHES.get(main.reason or "")
+            if finish is not None and not self._top:
+                return [framed(Finish(finish, usage, main.reason, None, None, tuple(odd_usage)), self._last)]
         if not self._seen_main and self._others:
             main = self._others.pop(min(self._others))
         events = [*main.held, *main.finish()]

@@ -14,7 +14,11 @@ from isthmus.models.messages import MessageRole, check_form, native_of, text_of,
 _FOREIGN = "openai_responses_input"
 _SERVER_TOOLS = ("_tool_use", "_tool_result")
 
-Rendered = dict[str, Any] | Raw
+Rendered = Mapping[str, Any] | Raw
+
+# What a message without anything to look after has, and who may say it.
+_PLAIN = frozenset(("role", "content"))
+_SAID = ("system", "developer", "user")
 
 
 def render(messages: Iterable[Mapping[str, Any]], dialect: str) -> tuple[list[Rendered], list[Note]]:
@@ -30,6 +34,9 @@ def render(messages: Iterable[Mapping[str, Any]], dialect: str) -> tuple[list[Re
     sent: list[Rendered] = []
     notes: list[Note] = []
     for at, message in enumerate(messages):
+        if _is_plain(message):
+            sent.append(message)
+            continue
         check_form(message, f"messages[{at}]")
         native, note = native_of(message, dialect)
         if note is not None:
@@ -40,6 +47,12 @@ def render(messages: Iterable[Mapping[str, Any]], dialect: str) -> tuple[list[Re
         for turn in _turns(at, message, notes):
             _tidied(at, turn, sent, notes)
     return sent, notes
+
+
+def _is_plain(message: Any) -> bool:
+    """Whether a message can go as it is, without a look at anything in it."""
+    plain = type(message) is dict and message.keys() == _PLAIN and type(message["content"]) is str
+    return plain and message["role"] in _SAID
 
 
 def _turns(at: int, message: Mapping[str, Any], notes: list[Note]) -> list[dict[str, Any]]:

@@ -38,6 +38,7 @@ DIAGNOSTICS = frozenset(
 )
 _CONTINUED = frozenset(("logprobs", "token_ids"))
 _REASONINGS = frozenset(("reasoning_content", "reasoning", "reasoning_details", "thinking", "thinking_blocks"))
+_NO_FRAME = Frame(b"")
 
 
 class Choice:
@@ -57,7 +58,7 @@ class Choice:
         self._fields: dict[str, Any] = {}
         self._around: dict[str, Any] = {}
         self._snapshot: Mapping[str, Any] | None = None
-        self._frame = Frame(b"")
+        self._frame = _NO_FRAME
         self._whole = False
         self._reasoned = False
         self._out: list[Event] = []
@@ -273,6 +274,14 @@ class Choice:
             rest = {key: value for key, value in self._snapshot.items() if key not in said and not hollow(value)}
             self._read_body(rest, whole=True)
         return self._out
+
+    @property
+    def is_text(self) -> bool:
+        """Whether nothing but text has come, and nothing beside it."""
+        beside = self._fields or self._around or self._refusals or self.diagnostics or self._snapshot is not None
+        if beside or self.calls or self.held or self.notes or self._role != "assistant":
+            return False
+        return self._only_text()
 
     def is_plain(self, settled: Settled) -> bool:
         """Whether the neutral form says all that this choice's message says."""
