@@ -108,3 +108,14 @@ def test_each_fault_class_that_is_held_is_named_by_a_test() -> None:
     assert [name for name, _ in rows] == [f"F{number:02}" for number in range(1, 33)]
     named = {name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"\bF[0-3]\d\b", path.read_text())}
     assert not [name for name, state in rows if state == "held" and name not in named]
+
+
+def test_each_test_that_the_table_of_the_sources_names_exists() -> None:
+    """Every row of the table names a test that is there, and no test of the acceptance files is left out of it."""
+    named = re.findall(r"\| `(tests/\S+\.py)::(test_\w+)` \|$", (ROOT / "docs/seeds.md").read_text("utf-8"), re.M)
+    rows = re.findall(r"^\| (?!asked|---)", (ROOT / "docs/seeds.md").read_text("utf-8"), re.M)
+    assert len(named) == len(rows) > 50
+    texts = {path: (ROOT / path).read_text("utf-8") for path, _ in named}
+    assert not [f"{path}::{name}" for path, name in named if not re.search(rf"def {name}\(", texts[path])]
+    for path in ("tests/acceptance/test_seed_000.py", "tests/acceptance/test_seed_001.py"):
+        assert {name for where, name in named if where == path} == set(re.findall(r"def (test_\w+)\(", texts[path]))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
+from isthmus.chain import Attempt
 from isthmus.errors import (
     AdapterError,
     ChainExhausted,
@@ -28,6 +31,7 @@ from isthmus.errors import (
     chain_of_causes,
     tier_error,
 )
+from isthmus.models.events import StepResult, Text
 from isthmus.models.fold import classify
 
 CLASSES = {
@@ -184,3 +188,36 @@ def test_cut_reasons_are_the_documented_words() -> None:
         "length",
         "refused",
     }
+
+
+def _with_partial() -> TierError:
+    error = TransientError("cut", retry_after=3.0)
+    error.partial = StepResult(events=(Text("half"),), finish="error-post", error=error)
+    return error
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+@pytest.mark.parametrize(
+    "error",
+    [
+        _with_partial(),
+        ChainExhausted("c", [Attempt(tier="a", attempt=1, seconds=0.5, error=_with_partial())]),
+        ConfigError("bad", where="here", key="k"),
+        MissingDependencyError("this", "that", extra="local"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_every_error_survives_copies(error: Any, again: Any) -> None:
+    """Pickled or copied, an error says the same, even one whose partial reply holds the error itself."""
+    copied = again(error)
+    assert (type(copied), str(copied), set(vars(copied))) == (type(error), str(error), set(vars(error)))
+    if isinstance(error, TransientError):
+        assert (copied.partial.text, copied.retry_after) == ("half", 3.0)
+
+
+@pytest.mark.parametrize("hint", ["3", float("nan"), float("inf"), -1, object()])
+def test_an_exhausted_chain_heeds_only_hints_that_can_be(hint: Any) -> None:
+    """F09: a `retry_after` that is no finite number of seconds is none."""
+    wrong, right = TransientError("a", retry_after=hint), TransientError("b", retry_after=2.0)
+    attempts = [Attempt(tier="a", attempt=1, seconds=0.0, error=error) for error in (wrong, right)]
+    assert ChainExhausted("c", attempts).retry_after == 2.0

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from math import isfinite
+from typing import Any, TypeGuard
 
 
 class ErrorClass(StrEnum):
@@ -57,7 +58,15 @@ class CutReason(StrEnum):
 
 
 class IsthmusError(Exception):
-    """Root of all errors raised on purpose by this library."""
+    """Root of all errors raised on purpose by this library; each survives a copy whole."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What it holds goes as state, set once the error is there: its `partial` holds the error again.
+        return _blank, (type(self), self.args), dict(self.__dict__)
+
+
+def _blank(cls: type[IsthmusError], args: tuple[Any, ...]) -> IsthmusError:
+    return cls.__new__(cls, *args)
 
 
 class TierError(IsthmusError):
@@ -98,9 +107,6 @@ class TierError(IsthmusError):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.message!r}, status={self.status!r}, code={self.code!r})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, dict(self.__dict__))
-
     def to_dict(self) -> dict[str, Any]:
         """The error as plain JSON values."""
         return {
@@ -110,12 +116,6 @@ class TierError(IsthmusError):
             "code": self.code,
             "retry_after": self.retry_after,
         }
-
-
-def _rebuild(cls: type[TierError], message: str, state: dict[str, Any]) -> TierError:
-    error = cls(message)
-    error.__dict__.update(state)
-    return error
 
 
 class TransientError(TierError):
@@ -214,6 +214,11 @@ def tier_error(
     return error
 
 
+def is_hint(hint: Any) -> TypeGuard[float]:
+    """Whether a `retry_after` is one that can be heeded: a number of seconds, finite and not negative."""
+    return isinstance(hint, int | float) and isfinite(hint) and hint >= 0
+
+
 class ChainExhausted(UnavailableError):
     """Every tier of a chain failed; names each attempt, and its cause is the last one's error.
 
@@ -229,16 +234,13 @@ class ChainExhausted(UnavailableError):
         self.chain_id = chain_id
         self.failures = tuple(failures)
         tries = "; ".join(f"{f.tier} try {f.attempt}: {f.error.error_class}: {f.error.message}" for f in self.failures)
-        hints = [f.error.retry_after for f in self.failures if f.error.retry_after is not None]
+        hints = [hint for f in self.failures if is_hint(hint := f.error.retry_after)]
         super().__init__(
             f"chain {chain_id!r}: no tier answered ({tries or 'none could be tried'})",
             retry_after=min(hints, default=None),
         )
         if self.failures and all(f.error.error_class == ErrorClass.OVERFLOW for f in self.failures):
             self.error_class = ErrorClass.OVERFLOW
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.chain_id, self.failures)
 
 
 class ConfigError(IsthmusError, ValueError):

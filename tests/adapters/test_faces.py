@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from isthmus.adapters.base import ChatResponse, ModelAdapter
-from isthmus.errors import AdapterError, ProtocolError, TransientError, UnclassifiedError
+from isthmus.errors import AdapterError, ProtocolError, TierError, TransientError, UnclassifiedError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, CallDelta, Finish, Native, Reasoning, StepResult, Text
 from isthmus.models.fold import consume_stream
@@ -528,3 +528,45 @@ def test_the_written_methods_say_whose_they_are() -> None:
     assert Chats.stream.__qualname__ == "Chats.stream"
     assert Generates.chat.__doc__
     assert StreamsWithTools.stream_with_tools.__qualname__ == "StreamsWithTools.stream_with_tools"
+
+
+async def test_super_streams_the_whole_reply_where_no_parent_wrote_a_method() -> None:
+    """Seed 000: the base class's `stream_with_tools` calls `chat` and emits it in one shot, for an author to wrap."""
+
+    class Wrapped(ModelAdapter):
+        async def chat(self, messages: Any, tools: Any) -> ChatResponse:
+            return ChatResponse("whole", [], "end_turn")
+
+        async def stream_with_tools(self, messages: Any, tools: Any) -> Any:
+            async for kind, value in super().stream_with_tools(messages, tools):
+                yield kind, value
+
+    assert (await Wrapped().stream(CTX).result()).text == "whole"
+    pairs = [pair async for pair in Wrapped().stream_with_tools([{"role": "user", "content": "x"}], [])]
+    assert [kind for kind, _ in pairs] == ["text", "done"]
+
+
+async def test_super_without_a_whole_reply_says_what_to_write() -> None:
+    """Where no class wrote a whole reply, the base class's stream is an error that says so, not endless recursion."""
+
+    class Empty(ModelAdapter):
+        async def stream_with_tools(self, messages: Any, tools: Any) -> Any:
+            async for pair in super().stream_with_tools(messages, tools):
+                yield pair
+
+    with pytest.raises(TierError, match="write one"):
+        await Empty().generate(CTX)
+
+
+async def test_constructors_of_classes_beside_the_base_class_run() -> None:
+    """A mixin after `ModelAdapter` gets its constructor called, as beside any class that has none of its own."""
+
+    class Counts:
+        def __init__(self) -> None:
+            self.count = 7
+
+    class Mixed(ModelAdapter, Counts):
+        def generate(self, ctx: Any) -> Any:
+            return StepResult(events=(Text(str(self.count)),))
+
+    assert (await Mixed().generate(CTX)).text == "7"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -84,13 +85,14 @@ def test_anything_else_is_refused_with_a_reason(expression: str, said: str) -> N
         ("Tokyo", "Asia/Tokyo"),
         ("UTC", "UTC"),
         (" 'Asia/Kolkata' ", "Asia/Kolkata"),
+        ("India/Mayotte", "Indian/Mayotte"),
+        ("America/St. Lucia", "America/St_Lucia"),
     ],
 )
 def test_the_time_is_told_for_zones_and_cities(zone: str, key: str) -> None:
     """Zones and large cities are found, however they are written."""
-    told = current_time(zone)
-    assert re.fullmatch(r"[A-Z][a-z]+day \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, \S+ \(UTC[+-]\d\d:\d\d\)", told)
-    assert f", {key} (" in told
+    before, told, after = datetime.now(ZoneInfo(key)), current_time(zone), datetime.now(ZoneInfo(key))
+    assert told in (f"{before:%H:%M}", f"{after:%H:%M}")
 
 
 @pytest.mark.parametrize("zone", ["Atlantis", "", "../../etc/passwd", "/etc/passwd"])

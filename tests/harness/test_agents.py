@@ -182,3 +182,19 @@ async def test_an_author_of_the_chat_face_gets_his_own_response_back() -> None:
     assert turned[0]._raw is made[0]._raw
     assert model.seen[1][-1] == {"role": "corp", "results": [("t1", "5")]}
     assert [message["role"] for message in result.messages] == ["user", "assistant", "tool", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("history", "said"),
+    [
+        ("text", "history"),
+        ({"role": "user", "content": "x"}, "history"),
+        (None, "history"),
+        ([3], r"history\[0\]"),
+        ([{"role": "assistant", "tool_calls": [3]}], r"history\[0\]"),
+    ],
+)
+def test_a_history_that_is_none_is_refused_by_place(history: Any, said: str) -> None:
+    """What is no transcript is refused before anything runs, with the place of the message that is none."""
+    with pytest.raises((TypeError, InvalidRequestError), match=said):
+        DefaultAgent(model=Turns(says("x"))).run_stream("hi", history)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from isthmus.errors import ConfigError
 from isthmus.models.contract import GenerateContext, Generates, Streams, Timeouts, ToolSpec
 
 
@@ -54,3 +55,32 @@ def test_the_time_outs_are_those_of_the_design() -> None:
     """Connect 10 s, first content 120 s, idle 60 s, no total."""
     times = Timeouts()
     assert (times.connect, times.first_content, times.idle, times.total) == (10.0, 120.0, 60.0, None)
+
+
+@pytest.mark.parametrize("wait", [0, -1, float("nan"), "3", True])
+@pytest.mark.parametrize("name", ["connect", "first_content", "idle", "total"])
+def test_a_wait_that_cannot_be_is_refused(name: str, wait: Any) -> None:
+    """A time-out is a number of seconds above 0 or None; anything else is refused when given, by name."""
+    with pytest.raises(ConfigError, match=name):
+        Timeouts(**{name: wait})
+
+
+def test_endless_waits_are_none_or_infinite() -> None:
+    """None and infinity both wait for ever."""
+    assert Timeouts(idle=None, total=float("inf")).total == float("inf")
+
+
+def test_a_context_keeps_tuples_of_its_own() -> None:
+    """F22: lists given to a context are kept as tuples, so that the caller's changes later change no request."""
+    messages = [{"role": "user", "content": "hi"}]
+    ctx = GenerateContext(messages=messages, tools=[ToolSpec(name="t")], stop=["a"])  # type: ignore[arg-type]
+    messages.clear()
+    assert (ctx.messages, len(ctx.tools), ctx.stop) == (({"role": "user", "content": "hi"},), 1, ("a",))
+    assert GenerateContext(stop="END").stop == ("END",)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", ["hi", {"role": "user"}])
+def test_messages_must_be_a_sequence(wrong: Any) -> None:
+    """A text or a single message in place of the messages is refused."""
+    with pytest.raises(TypeError, match="messages"):
+        GenerateContext(messages=wrong)

@@ -113,3 +113,12 @@ def test_finish_reasons_are_their_strings() -> None:
     """The enum's members are the plain strings."""
     assert FinishReason.TOOL_CALLS == "tool-calls"
     assert msgspec.json.encode(FinishReason.STOP) == b'"stop"'
+
+
+def test_a_reply_made_of_lists_is_the_reply_made_of_tuples() -> None:
+    """Events, native blocks and notes given as lists are kept as tuples, and are no longer the caller's."""
+    events: Any = [Text("x")]
+    step = StepResult(events=events, native=[], notes=[])  # type: ignore[arg-type]
+    events.append(Text("y"))
+    assert step == StepResult(events=(Text("x"),))
+    assert (step.text, step.calls, step.to_dict()["text"]) == ("x", (), "x")

@@ -323,3 +323,56 @@ async def test_reserved_keys_are_removed() -> None:
     (result,) = await run([Tool(name="forge", handler=forge)], call("forge", _isthmus={"x": 1}, b=2))
     assert seen == [{"b": 2}]
     assert result.content == '{"rows":[{"a":1}]}'
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), StopIteration()], ids=repr)
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_an_exit_of_a_handler_ends_the_handler_alone(error: BaseException, parallel: bool) -> None:
+    """A tool that exits the program or cancels itself, in a thread or not, is answered like any that failed."""
+
+    def plain() -> None:
+        raise error
+
+    async def waits() -> None:
+        raise error
+
+    policy = Tools((plain, waits), parallel_tool_calls=parallel, tool_call_timeout=30)
+    results = await run(policy, call("plain", "a"), call("waits", "b"))
+    assert [(r.call_id, r.outcome) for r in results] == [("a", "error"), ("b", "error")]
+
+
+async def test_a_handler_whose_own_task_was_cancelled_failed() -> None:
+    """A handler that awaits something cancelled elsewhere failed; nobody cancelled the run."""
+
+    async def waits() -> None:
+        inner = asyncio.ensure_future(asyncio.Event().wait())
+        inner.cancel()
+        await inner
+
+    (result,) = await run([waits], call("waits"))
+    assert (result.outcome, "CancelledError" in result.content) == ("error", True)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit()], ids=repr)
+async def test_whatever_ends_a_thread_ends_that_thread_alone(error: BaseException) -> None:
+    """Signals reach the main thread only: what a plain handler raises is its failure, of whatever kind."""
+
+    def plain() -> None:
+        raise error
+
+    (result,) = await run([plain], call("plain"))
+    assert result.outcome == "error"
+
+
+async def test_an_error_that_cannot_speak_is_named() -> None:
+    """A failure whose text cannot be had is answered with its type."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def plain() -> None:
+        raise Mute
+
+    (result,) = await run([plain], call("plain"))
+    assert result.content == "Error: 'plain' failed: Mute"

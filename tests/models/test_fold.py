@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from isthmus.models.events import (
     Finish,
     Marker,
     Native,
+    Note,
     NoteCode,
     Reasoning,
     Reset,
@@ -182,3 +184,89 @@ def test_failures_are_classified_by_their_cause() -> None:
     odd = classify(ValueError("odd"))
     assert isinstance(odd, UnclassifiedError)
     assert "ValueError: odd" in str(odd)
+
+
+@pytest.mark.parametrize("wrong", [ValueError("the listener"), TransientError("the listener")])
+async def test_a_raising_callback_is_no_failure_of_the_stream(wrong: Exception) -> None:
+    """F01: what `on_text` raises passes as it is and closes the stream; it is never a reply cut by a failure."""
+    closed: list[str] = []
+
+    async def author() -> Any:
+        try:
+            yield Text("half")
+            yield Finish("stop")
+        finally:
+            closed.append("closed")
+
+    def hear(text: str) -> None:
+        raise wrong
+
+    with pytest.raises(type(wrong)) as caught:
+        await consume_stream(author(), hear)
+    assert (caught.value, closed) == (wrong, ["closed"])
+
+
+BAD: dict[str, Any] = {
+    "usage-negative": Finish("stop", Usage(output_tokens=-1)),
+    "usage-fraction": Finish("stop", Usage(output_tokens=1.5)),  # type: ignore[arg-type]
+    "usage-unknown": Finish("stop", {"tokens": 1}),  # type: ignore[arg-type]
+    "native": Finish("stop", native=3),  # type: ignore[arg-type]
+    "notes": Finish("stop", notes=[{"cod": "x"}]),  # type: ignore[arg-type]
+    "finish": Finish(["stop"]),  # type: ignore[arg-type]
+    "tool": Call(None, {}, "c"),  # type: ignore[arg-type]
+    "call-id": Call("t", {}, 7),  # type: ignore[arg-type]
+    "input": Call("t", {"a": object()}, "c"),
+    "reasoning": Reasoning(None),  # type: ignore[arg-type]
+    "event": {"type": ["text"]},
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+async def test_a_struct_is_judged_like_a_dict(name: str) -> None:
+    """A struct that an author filled with what its fields cannot hold is a breach, named at once, never an answer."""
+    with pytest.raises(ProtocolError):
+        await consume_stream([BAD[name], Finish("stop")])
+
+
+async def test_a_struct_filled_in_a_looser_way_is_put_right() -> None:
+    """Arguments as text in `input` or alone, usage, native and notes as dicts: all become what a decoder would make."""
+    end: Any = Finish(
+        "tool-calls",
+        {"inputTokens": 3},  # type: ignore[arg-type]
+        native={"provider": "p", "event_type": "message", "payload": 1},  # type: ignore[arg-type]
+        notes=[{"code": "x"}],  # type: ignore[arg-type]
+    )
+    step = await consume_stream([Call("t", '{"a":1}', "1"), Call("t", None, "2", '{"a":1}'), end])  # type: ignore[arg-type]
+    assert [(call.input, call.arguments, call.problem) for call in step.calls] == [({"a": 1}, '{"a":1}', None)] * 2
+    assert (step.usage, step.message, step.notes) == (Usage(input_tokens=3), Native("p", "message", 1), (Note("x"),))
+
+
+@pytest.mark.parametrize("given", [{1: 2}, {"a": (1, {2: 3})}, {"a": {5}}, {"a": float("nan")}])
+async def test_an_input_is_what_its_json_says(given: Any) -> None:
+    """F15: an input with keys or values that JSON lacks is the same in `input` as in the text that is sent on."""
+    for event in (Call("t", given, "1"), {"type": "call", "tool": "t", "input": given}):
+        (call,) = (await consume_stream([event, Finish("tool-calls")])).calls
+        assert call.input == json.loads(call.arguments or "null")
+
+
+async def test_an_error_post_without_content_is_the_failure_itself() -> None:
+    """F05: nothing was said, so an adapter's own "error-post" is a failure before content, which may be tried again."""
+    error = TransientError("cut")
+    with pytest.raises(TransientError) as caught:
+        await consume_stream([Finish("error-post", error=error)])
+    assert caught.value is error
+    with pytest.raises(ProtocolError, match="error-post"):
+        await consume_stream([Finish("error-post")])
+
+
+def test_keys_in_foreign_errors_are_hidden() -> None:
+    """F29: a key in the words of an exception does not reach the classified error; one that cannot speak is named."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    key = "sk-CANARY0123456789abcdefghij"
+    for error in (ValueError(key), ConnectionResetError(key), ConnectionRefusedError(key)):
+        assert "CANARY" not in str(classify(error))
+    assert str(classify(Mute())) == "Mute"

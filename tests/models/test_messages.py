@@ -8,9 +8,11 @@ import pickle
 from typing import Any
 
 import msgspec
+import pytest
 
 from isthmus.models.events import Call, Native, NoteCode, StepResult, Text
 from isthmus.models.messages import (
+    RESERVED,
     MessageRole,
     assistant_message,
     fingerprint,
@@ -111,3 +113,12 @@ def test_small_helpers() -> None:
     assert text_of(None) == ""
     assert tool_message("c", "out") == {"role": "tool", "tool_call_id": "c", "content": "out"}
     assert tool_message("c", "out", name="look")["name"] == "look"
+
+
+@pytest.mark.parametrize("ours", ["junk", 3, {"native": "junk"}, {"native": {}}, {"native": {"dialect": "d"}}])
+def test_bookkeeping_that_is_none_is_passed_over(ours: Any) -> None:
+    """A history that somebody edited by hand never breaks the reading of native forms."""
+    message = {"role": "assistant", "content": "x", RESERVED: ours}
+    if isinstance(ours, dict) and ours.get("native") == {"dialect": "d"}:
+        ours["native"]["of"] = fingerprint(message)
+    assert native_of(message, "d")[0] is None

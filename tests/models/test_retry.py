@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from datetime import datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.errors import ConfigError, ErrorClass, TierError, tier_error
+from isthmus.errors import ConfigError, ErrorClass, TierError, TransientError, tier_error
 from isthmus.models.retry import RetryPolicy, retrying
 from support.chain_doubles import FakeTime
 
@@ -99,3 +101,11 @@ async def test_retrying_raises_the_last_failure(kind: str, tries: int) -> None:
     with pytest.raises(TierError) as caught:
         await retrying(call, RetryPolicy(), clock=FakeTime().clock())
     assert (caught.value, len(errors)) == (errors[-1], tries)
+
+
+@pytest.mark.parametrize("hint", ["3", datetime(2026, 11, 30), object()])
+def test_a_hint_of_another_type_is_none(hint: Any) -> None:
+    """F09: a `retry_after` that an author set to something else is passed over and never breaks the retry."""
+    error = TransientError("no")
+    error.retry_after = hint
+    assert RetryPolicy(jitter="none").after(error, 1) == 0.25

@@ -419,3 +419,36 @@ async def test_two_readers_of_one_stream_do_not_break_it() -> None:
     with suppress(asyncio.CancelledError):
         await first
     assert source.closed == 1
+
+
+async def test_a_failure_is_told_again() -> None:
+    """F01: `result` after a failure, its own or a reader's, says the same failure with the same part, each time."""
+    cut = TransientError("cut")
+    for first in ("result", "read"):
+        stream = EventStream(Source(Text("half"), cut).open())
+        with suppress(TransientError):
+            if first == "result":
+                await stream.result()
+            else:
+                _ = [event async for event in stream]
+        for _ in range(2):
+            step = await stream.result()
+            assert (step.finish, step.text, step.error) == ("error-post", "half", cut)
+    early = EventStream(Source(cut).open())
+    for _ in range(2):
+        with pytest.raises(TransientError, match="cut"):
+            await early.result()
+
+
+async def test_a_time_out_is_told_again() -> None:
+    """F24: a stream that expired expires for everybody who asks."""
+
+    async def silent() -> Any:
+        yield Text("half")
+        await asyncio.Event().wait()
+
+    stream = EventStream(silent(), Timeouts(idle=0.01))
+    for _ in range(2):
+        step = await stream.result()
+        assert step.error is not None
+        assert "idle" in step.error.message

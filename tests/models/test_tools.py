@@ -278,3 +278,40 @@ async def test_a_token_wakes_those_who_wait_from_any_thread() -> None:
     assert token.cancelled
     with pytest.raises(InterruptedError):
         token.raise_if_cancelled()
+
+
+def test_annotations_may_name_what_the_functions_around_hold() -> None:
+    """Annotations as text, as `from __future__ import annotations` makes them, resolve inside of functions too."""
+
+    class Place(BaseModel):
+        town: str
+
+    def go(where: "Place", unit: "Annotated[str, 'Of what.']" = "km") -> "Nobody":  # type: ignore[name-defined] # noqa: F821
+        return where.town
+
+    tool = Tool.from_function(go)
+    assert set(tool.parameters["properties"]) == {"where", "unit"}
+    assert _call(tool, tool.args_model.model_validate({"where": {"town": "Rom"}})) == "Rom"  # type: ignore[union-attr]
+
+
+def test_hidden_parameters_and_returns_need_no_readable_annotation() -> None:
+    """What a model is not told about may be annotated with names that exist for type checkers only."""
+
+    def go(n: int, context: "OnlyForCheckers") -> "OnlyForCheckers":  # type: ignore[name-defined] # noqa: F821
+        return n
+
+    assert set(Tool.from_function(go).parameters["properties"]) == {"n"}
+
+
+def test_a_generator_is_no_tool() -> None:
+    """A generator function has no result that a model could read, so it is refused when offered."""
+
+    def counts() -> Any:
+        yield 1
+
+    async def waits() -> Any:
+        yield 1
+
+    for func in (counts, waits):
+        with pytest.raises(ToolDefinitionError, match="generator"):
+            Tool.from_function(func)

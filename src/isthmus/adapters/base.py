@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from isthmus.adapters.chat import ChatResponse, ToolCall
-from isthmus.adapters.faces import complete, mismatch, refusal, source_of
+from isthmus.adapters.faces import complete, in_one_shot, mismatch, refusal, source_of
 from isthmus.adapters.render import neutral_turns
 from isthmus.errors import AdapterError
 from isthmus.models.capabilities import ModelCapabilities, apply_thinking, capabilities_from_limits
@@ -134,7 +134,7 @@ class ModelAdapter:
 
     # Subclasses need not call it; without it, `object` would take any argument.
     def __init__(self) -> None:
-        pass
+        super().__init__()
 
     _isthmus_usable: bool
 
@@ -145,9 +145,6 @@ class ModelAdapter:
 
         def generate(self, ctx: GenerateContext) -> Awaitable[StepResult] | Any:
             """The whole reply."""
-
-        def stream_with_tools(self, messages: Any, tools: Any) -> AsyncIterator[tuple[str, Any]] | Any:
-            """("text", str) as it arrives, ("done", `ChatResponse`) last."""
 
         def chat(self, messages: Any, tools: Any) -> Awaitable[ChatResponse] | Any:
             """The whole reply as a `ChatResponse`."""
@@ -160,6 +157,16 @@ class ModelAdapter:
 
         def stream_response(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[ModelStreamEvent] | Any:
             """The reply as `ModelStreamEvent`s, "completed" last."""
+
+    def stream_with_tools(self, messages: Any, tools: Any) -> AsyncIterator[tuple[str, Any]] | Any:
+        """("text", str) as it arrives, ("done", `ChatResponse`) last.
+
+        What `super()` reaches where no class further up wrote a method: the whole reply in one shot.
+
+        Raises:
+            AdapterError: no class wrote a whole reply.
+        """
+        return in_one_shot(self, messages, tools=tools)
 
     def make_tool_turn(self, response: Any, results: Sequence[tuple[Any, str]]) -> list[dict[str, Any]]:
         """The turns that tell a model what its tools returned, in the neutral shape; a pure renderer.

@@ -18,6 +18,7 @@ from isthmus.adapters.chat_face import chat_events
 from isthmus.adapters.model_face import model_arguments, model_events, model_messages, read_model_context
 from isthmus.adapters.render import Turns, chat_messages, read_context, remembered, tool_dicts
 from isthmus.adapters.views import events_of, from_chat, from_response, to_chat, to_model_event, to_response
+from isthmus.errors import AdapterError
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, Note, Reasoning, StepResult, Text
 from isthmus.models.fold import classify, close, consume_stream, iterate
@@ -331,6 +332,20 @@ def complete(cls: type, *, own: bool) -> None:
             made = writer(source)
             made.__qualname__, made.__module__ = f"{cls.__qualname__}.{name}", cls.__module__
             setattr(cls, name, made)
+
+
+def in_one_shot(adapter: Any, messages: Any, *, tools: Any) -> AsyncIterator[tuple[str, Any]]:
+    """The chat-face stream of the whole reply that the nearest class wrote.
+
+    Raises:
+        AdapterError: none wrote one.
+    """
+    for kind in type(adapter).__mro__:
+        source = vars(kind).get(_SOURCE)
+        wholes = {name: source.written[name] for name in WHOLES if name in source.written} if source else {}
+        if wholes:
+            return _stream_with_tools(Source(kind, wholes))(adapter, messages, tools)  # type: ignore[no-any-return]
+    raise AdapterError(f"{type(adapter).__name__} writes no {', '.join(WHOLES)} that super() could stream: write one")
 
 
 def source_of(cls: type) -> Source | None:

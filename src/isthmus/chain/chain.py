@@ -257,7 +257,7 @@ def define_chain(
         AdapterError: a tier is no adapter.
         ConfigError: no tiers, an empty or repeated id, a number that makes no sense; names the tier and the remedy.
     """
-    if not id.strip():
+    if type(id) is not str or not id.strip():
         raise ConfigError(f"give the chain a name, not {id!r}", where="define_chain", key="id")
     where = f"chain {id!r}"
     if sticky not in ("turn", "none"):

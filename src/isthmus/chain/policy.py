@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from isthmus.errors import ErrorClass, TierError
-from isthmus.models.retry import RetryPolicy, is_hint
+from isthmus.errors import ErrorClass, TierError, is_hint
+from isthmus.models.retry import RetryPolicy
 
 # Failures that another tier may hide and that somebody must mend.
 _LOUD = frozenset({ErrorClass.CREDENTIALS, ErrorClass.PROTOCOL, ErrorClass.UNCLASSIFIED})

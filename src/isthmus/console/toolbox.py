@@ -46,11 +46,8 @@ _CITIES: Mapping[str, str] = {
 
 
 def current_time(zone: Annotated[str, "A time zone such as Europe/Paris, or a large city"]) -> str:
-    """Tell the date and time of now in a time zone or a large city."""
-    found = _zone(zone)
-    now = datetime.now(found)
-    offset = now.strftime("%z")
-    return f"{now:%A} {now:%Y-%m-%d %H:%M:%S}, {found.key} (UTC{offset[:3]}:{offset[3:5]})"
+    """Tell the time of now in a time zone or a large city."""
+    return f"{datetime.now(_zone(zone)):%H:%M}"
 
 
 def _zone(name: str) -> ZoneInfo:
@@ -64,8 +61,9 @@ def _zone(name: str) -> ZoneInfo:
         spelled[key.lower()] = key
         if "/" in key:
             by_city.setdefault(key.rsplit("/", 1)[1].lower().replace("_", " "), key)
-    plain = wanted.replace(" ", "_")
-    found = spelled.get(plain) or by_city.get(wanted.replace("_", " ")) or by_city.get(city)
+    plain = wanted.replace(". ", "_").replace(".", "_").replace(" ", "_")
+    place = plain.rsplit("/", 1)[-1].replace("_", " ")
+    found = spelled.get(plain) or by_city.get(place) or by_city.get(city)
     if found is None:
         near = get_close_matches(plain, spelled, n=3, cutoff=0.5)
         guess = f"; did you mean {', '.join(spelled[item] for item in near)}?" if near else ""

@@ -13,7 +13,7 @@ from isthmus.harness.driver import RunStream
 from isthmus.harness.loop import Limits, start
 from isthmus.harness.outcome import RunResult
 from isthmus.models.contract import GenerateContext, OutputForm, ToolSpec
-from isthmus.models.messages import MessageRole
+from isthmus.models.messages import MessageRole, check_form
 from isthmus.models.tools import ToolExecutionContext, Tools
 
 Message: TypeAlias = Mapping[str, Any]
@@ -73,9 +73,10 @@ class DefaultAgent:
             history: the transcript before it, as an earlier run left it; never changed.
 
         Raises:
-            TypeError: the input is neither text nor messages.
+            TypeError: the input is neither text nor messages, the history no messages.
+            InvalidRequestError: a message is none; names its place.
         """
-        begun = start((*history, *_messages(input)), self._request, tools=self.tools, limits=self._limits)
+        begun = start((*_history(history), *_messages(input)), self._request, tools=self.tools, limits=self._limits)
         context = ToolExecutionContext(run_id=uuid4().hex, agent_name=self.name)
         return RunStream(begun, self._chain, context=context)
 
@@ -107,6 +108,15 @@ class DefaultAgent:
         await self.aclose()
 
 
+def _history(history: Sequence[Message]) -> tuple[Message, ...]:
+    if isinstance(history, str | bytes | Mapping) or not hasattr(history, "__iter__"):
+        raise TypeError(f"history must be a sequence of messages, not {type(history).__name__}")
+    messages = tuple(history)
+    for place, message in enumerate(messages):
+        check_form(message, f"history[{place}]")
+    return messages
+
+
 def _messages(input: RunInput) -> tuple[Message, ...]:
     if isinstance(input, str):
         return ({"role": MessageRole.USER.value, "content": input},)
@@ -115,5 +125,7 @@ def _messages(input: RunInput) -> tuple[Message, ...]:
     with suppress(TypeError):
         messages = tuple(input)
         if all(isinstance(message, Mapping) for message in messages):
+            for place, message in enumerate(messages):
+                check_form(message, f"input[{place}]")
             return messages
     raise TypeError(f"input must be text, a message or a sequence of messages, not {type(input).__name__}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
+from isthmus.errors import ConfigError
 from isthmus.models.events import StepResult
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -89,7 +90,8 @@ class GenerateContext:
 
     Args:
         brief: the instructions (the system text).
-        messages: the transcript: OpenAI-chat dicts, native blocks attached under the reserved key.
+        messages: the transcript: OpenAI-chat dicts, native blocks attached under the reserved key; any sequence, kept
+            as a tuple.
         tools: the tools that may be called: `ToolSpec`.
         tool_choice: "auto", "required", "none", or the name of one tool.
         parallel_tool_calls: whether one reply may hold several calls.
@@ -102,6 +104,9 @@ class GenerateContext:
         seed: sampling seed.
         on_unsupported: what to do with a portable setting that a provider lacks: "note" or "error".
         options: provider-native request options, passed through as they are.
+
+    Raises:
+        TypeError: messages, tools or stop are no sequence.
     """
 
     brief: str = ""
@@ -119,22 +124,44 @@ class GenerateContext:
     on_unsupported: str = "note"
     options: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
 
+    def __post_init__(self) -> None:
+        if isinstance(self.stop, str):
+            object.__setattr__(self, "stop", (self.stop,))
+        for name in ("messages", "tools", "stop"):
+            value = getattr(self, name)
+            if type(value) is not tuple:
+                if isinstance(value, str | Mapping):
+                    raise TypeError(f"{name}: must be a sequence, not {type(value).__name__}")
+                object.__setattr__(self, name, tuple(value))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long to wait, in seconds; None waits for ever.
+    """How long to wait, in seconds above 0; None waits for ever.
 
     Args:
         connect: for a connection.
         first_content: for the first event of a reply.
         idle: between two events, counted only while the model is awaited; comments and pings are no events.
         total: for the whole reply.
+
+    Raises:
+        ConfigError: a wait that is no number above 0.
     """
 
     connect: float | None = 10.0
     first_content: float | None = 120.0
     idle: float | None = 60.0
     total: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("connect", "first_content", "idle", "total"):
+            wait = getattr(self, name)
+            number = isinstance(wait, int | float) and not isinstance(wait, bool)
+            if wait is not None and not (number and wait > 0):
+                raise ConfigError(
+                    f"must be seconds above 0, or None to wait for ever, not {wait!r}", where="Timeouts", key=name
+                )
 
 
 @runtime_checkable

@@ -291,7 +291,7 @@ class StepResult(msgspec.Struct, frozen=True):
     """One reply, whole.
 
     Args:
-        events: its content in order, adjacent texts joined.
+        events: its content in order, adjacent texts joined; any sequence, kept as a tuple.
         finish: a `FinishReason`.
         raw_reason: the provider's own reason.
         usage: the tokens spent, if known.
@@ -309,6 +309,12 @@ class StepResult(msgspec.Struct, frozen=True):
     native: tuple[Native, ...] = ()
     notes: tuple[Note, ...] = ()
     error: TierError | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("events", "native", "notes"):
+            value = getattr(self, name)
+            if type(value) is not tuple:
+                msgspec.structs.force_setattr(self, name, tuple(value))
 
     @property
     def text(self) -> str:

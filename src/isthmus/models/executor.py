@@ -19,6 +19,7 @@ import msgspec
 
 from isthmus.models.arguments import ArgumentsError, validated
 from isthmus.models.events import Call
+from isthmus.models.fold import said
 from isthmus.models.messages import RESERVED
 from isthmus.models.signature import is_async
 from isthmus.models.tools import CancellationToken, Tool, ToolExecutionContext, Tools
@@ -180,22 +181,29 @@ class _TimedOut(Exception):
 
 
 async def _attempt(item: _Ready, limit: float | None, plain: bool) -> tuple[str, str]:
-    """One attempt; a `TimeoutError` of the handler's own is its failure, not ours."""
+    """One attempt; a time-out, a cancellation or an exit of the handler's own is its failure, not ours."""
     token = CancellationToken()
     scope = asyncio.timeout(limit)
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
     try:
         async with scope:
             value = await _call(item, token, plain)
             return item.tool.return_value_as_string(_without_reserved(value)), "ok"
-    except asyncio.CancelledError:
-        raise
-    except Exception as error:
+    except asyncio.CancelledError as error:
+        if task is None or task.cancelling() > before:
+            raise
+        return _failed(item, error)
+    except (Exception, SystemExit) as error:
         if isinstance(error, TimeoutError) and scope.expired():
             raise _TimedOut from None
-        said = redact(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-        return f"Error: {item.tool.name!r} failed: {said}", "error"
+        return _failed(item, error)
     finally:
         token.cancel()
+
+
+def _failed(item: _Ready, error: BaseException) -> tuple[str, str]:
+    return f"Error: {item.tool.name!r} failed: {redact(said(error))}", "error"
 
 
 async def _call(item: _Ready, token: CancellationToken, plain: bool) -> Any:
@@ -230,9 +238,12 @@ async def _in_thread(call: Callable[[], Any], name: str) -> Any:
 
     Thread(target=work, daemon=True, name=f"isthmus tool {name}").start()
     value, error = await future
-    if error is not None:
+    if error is None:
+        return value
+    if isinstance(error, Exception | SystemExit):
         raise error
-    return value
+    # Whatever else ends a thread ends nothing but that thread.
+    raise RuntimeError(said(error)) from error
 
 
 async def _cancel(tasks: Iterable[asyncio.Future[Any]]) -> None:

@@ -22,7 +22,8 @@ from isthmus.models.events import (
     Text,
     framed,
 )
-from isthmus.models.normalise import identified, settle, to_event, to_finish_reason
+from isthmus.models.normalise import identified, settle, to_event, to_finish
+from isthmus.secret import redact
 
 
 def classify(error: BaseException) -> TierError:
@@ -35,22 +36,27 @@ def classify(error: BaseException) -> TierError:
         if isinstance(cause, TierError):
             return cause
         if isinstance(cause, ConnectionRefusedError):
-            return tier_error("unavailable", str(cause) or "connection refused", cause=error)
+            return tier_error("unavailable", redact(str(cause)) or "connection refused", cause=error)
         if isinstance(cause, TimeoutError | ConnectionError):
-            return tier_error("transient", str(cause) or type(cause).__name__, cause=error)
-    failure = UnclassifiedError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+            return tier_error("transient", redact(str(cause)) or type(cause).__name__, cause=error)
+    failure = UnclassifiedError(redact(said(error)))
     failure.__cause__ = error
     return failure
 
 
-# The finishes that nothing needs to be settled for where there are no calls.
-_WITHOUT_CALLS = frozenset(FinishReason) - {FinishReason.TOOL_CALLS, FinishReason.ERROR_POST}
+def said(error: BaseException) -> str:
+    """The type and the words of an exception; the type alone where it has none, or fails to say them."""
+    try:
+        words = str(error)
+    except Exception:
+        words = ""
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 class Fold:
     """Collects events as they pass and knows at any moment what they amount to."""
 
-    __slots__ = ("_calls", "_events", "_native", "_notes", "_reasoning", "_texts", "finish")
+    __slots__ = ("_calls", "_events", "_native", "_notes", "_reasoning", "_texts", "broken", "finish", "listening")
 
     def __init__(self) -> None:
         self._events: list[Text | Call] = []
@@ -60,6 +66,10 @@ class Fold:
         self._notes: list[Note] = []
         self._calls: set[str] = set()
         self.finish: Finish | None = None
+        self.listening = False
+        """Whether somebody else's callback is at work: what it raises is no failure of the stream."""
+        self.broken: Exception | None = None
+        """What ended the stream instead of a finish, where its reader keeps that."""
 
     @property
     def has_content(self) -> bool:
@@ -96,6 +106,8 @@ class Fold:
             self._flush()
             self._events.append(event)
         elif isinstance(event, Reasoning):
+            if type(event.text) is not str:
+                raise ProtocolError(f"reasoning event: 'text' must be str, not {type(event.text).__name__}")
             self._reasoning.append(event.text)
         elif isinstance(event, Native):
             self._native.append(event)
@@ -106,11 +118,11 @@ class Fold:
 
     def _finished(self, event: Finish) -> Finish:
         self._flush()
-        if event.finish in _WITHOUT_CALLS and not self._calls and not self._notes:
-            self.finish = event
-            return event
-        reason = to_finish_reason(event.finish, "finish event")
-        finish, notes = settle(reason, tuple(self._events), notes=(*self._notes, *event.notes))
+        event = to_finish(event)
+        if event.finish == FinishReason.ERROR_POST and not self._events:
+            # Nothing was said yet: a failure like any other, which may be tried again.
+            raise event.error or ProtocolError("finish 'error-post' without content and without an error")
+        finish, notes = settle(event.finish, tuple(self._events), notes=(*self._notes, *event.notes))
         if finish != event.finish or notes != event.notes:
             settled = Finish(finish, event.usage, event.raw_reason, event.error, event.native, notes)
             event = framed(settled, event.raw)
@@ -197,7 +209,8 @@ async def consume_stream(stream: Any, on_text: TextCallback | None = None) -> St
 
     Args:
         stream: an async (or plain) iterator of events, structs or dicts.
-        on_text: called with each non-empty piece of text as it arrives; may be async.
+        on_text: called with each non-empty piece of text as it arrives; may be async. What it raises is no failure of
+            the stream and passes unchanged.
 
     Raises:
         TierError: the stream failed before any content.
@@ -212,9 +225,11 @@ async def _collect(fold: Fold, stream: Any, on_text: TextCallback | None) -> Non
         async for item in source:
             event = fold.add(item if type(item) in EVENT_TYPES else to_event(item))
             if on_text is not None and isinstance(event, Text) and event.text:
-                said = on_text(event.text)
-                if isawaitable(said):
-                    await said
+                fold.listening = True
+                heard = on_text(event.text)
+                if isawaitable(heard):
+                    await heard
+                fold.listening = False
             if fold.finish is not None:
                 return
     finally:
@@ -232,6 +247,8 @@ async def folded(read: Callable[..., Awaitable[None]], *arguments: Any) -> StepR
         await read(fold, *arguments)
         return fold.result()
     except Exception as error:
+        if fold.listening:
+            raise
         failure = classify(error)
         if not fold.has_content:
             raise failure from failure.__cause__

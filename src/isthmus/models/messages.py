@@ -135,14 +135,17 @@ def native_of(message: Mapping[str, Any], dialect: str) -> tuple[Native | None, 
         The form, if it is this dialect's and the message is still the one it was made for; else None, and a note
         where something is left behind.
     """
-    held = (message.get(RESERVED) or {}).get("native")
-    if held is None or not isinstance(held, Mapping):
+    ours = message.get(RESERVED)
+    held = ours.get("native") if isinstance(ours, Mapping) else None
+    if not isinstance(held, Mapping):
         return None, None
     if held.get("dialect") != dialect:
         return None, Note(NoteCode.NATIVE_DROPPED, f"a native form of {held.get('dialect')} was left out")
     if held.get("of") != fingerprint(message):
         return None, Note(NoteCode.NATIVE_STALE, "the message was changed after its native form was made")
     live = getattr(held, "held", None)
+    if "json" not in held:
+        return None, Note(NoteCode.NATIVE_DROPPED, "a native form without its JSON text was left out")
     return Native(dialect, "message", json=str(held["json"]).encode("utf-8", "surrogatepass"), held=live), None
 
 

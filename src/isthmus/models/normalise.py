@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
-from isthmus.errors import ProtocolError, TierError
+from isthmus.errors import ProtocolError, TierError, UnclassifiedError
 from isthmus.models.events import (
     EVENT_TYPES,
     Call,
@@ -26,6 +26,7 @@ from isthmus.models.events import (
     framed,
 )
 from isthmus.models.jsontext import dumps, loads
+from isthmus.secret import redact
 
 _FINISHES = frozenset(FinishReason)
 
@@ -84,9 +85,34 @@ def parse_arguments(arguments: Any) -> tuple[dict[str, Any] | None, str | None]:
 
 def make_call(tool: str, arguments: Any, *, call_id: str | None) -> Call:
     """A call from arguments as text or as an object; the text is kept as it came."""
-    value, problem = parse_arguments(arguments)
-    text = arguments if isinstance(arguments, str) else dumps(arguments if arguments is not None else {}).decode()
+    if isinstance(arguments, str):
+        value, problem = parse_arguments(arguments)
+        return Call(tool, value, call_id, arguments, problem)
+    try:
+        text = dumps(arguments if arguments is not None else {}).decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"call of {tool!r}: its input has no JSON form: {error}") from None
+    # As anybody else will read it: what JSON has no words for, in an object that an author made, is in neither.
+    value, problem = parse_arguments(loads(text) if isinstance(arguments, Mapping) else arguments)
     return Call(tool, value, call_id, text, problem)
+
+
+def _right(call: Call) -> Call:
+    """The call as a decoder would have made it: its input a dict, its arguments text, its names strings.
+
+    Raises:
+        ProtocolError: a name or an id that is none.
+    """
+    tool, call_id = call.tool, call.call_id
+    if type(tool) is not str or not tool:
+        raise ProtocolError(f"call event: 'tool' must be a name, not {tool!r}")
+    if call_id is not None and not isinstance(call_id, str):
+        raise ProtocolError(f"call event: 'call_id' must be str, not {type(call_id).__name__}")
+    if isinstance(call.arguments, str) and (isinstance(call.input, dict) or call.problem):
+        return call
+    given = call.input if call.input is not None else call.arguments
+    made = make_call(tool, given, call_id=call_id)
+    return call if made.input == call.input and call.arguments is None else framed(made, call.raw)
 
 
 def _call(value: Mapping[str, Any]) -> Call:
@@ -127,16 +153,20 @@ def to_usage(value: Any) -> Usage | None:
     Raises:
         ProtocolError: anything else, an unknown field, a count that is no whole number.
     """
-    if value is None or isinstance(value, Usage):
-        return value
-    if not isinstance(value, Mapping):
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        value = Usage(**_fields(value, Usage.__struct_fields__, "usage"))
+    if not isinstance(value, Usage):
         raise ProtocolError(f"usage: must be a Usage or a dict, not {type(value).__name__}")
-    found = _fields(value, Usage.__struct_fields__, "usage")
-    for name, count in found.items():
-        whole = isinstance(count, int) and not isinstance(count, bool) and count >= 0
-        if name not in {"estimated", "raw"} and count is not None and not whole:
+    for name in _COUNTS:
+        count = getattr(value, name)
+        if count is not None and not (type(count) is int and count >= 0):
             raise ProtocolError(f"usage: {name!r} must be a whole number of tokens, not {count!r}")
-    return Usage(**found)
+    return value
+
+
+_COUNTS = tuple(name for name in Usage.__struct_fields__ if name not in ("estimated", "raw"))
 
 
 def to_finish_reason(value: Any, what: str = "finish") -> str:
@@ -145,21 +175,47 @@ def to_finish_reason(value: Any, what: str = "finish") -> str:
     Raises:
         ProtocolError: not one of `FinishReason`.
     """
-    if value not in _FINISHES:
+    if not isinstance(value, str) or value not in _FINISHES:
         raise ProtocolError(f"{what}: unknown finish {value!r}; use one of {', '.join(FinishReason)}")
     return str(value)
 
 
 def _notes(value: Any) -> tuple[Note, ...]:
-    return tuple(item if isinstance(item, Note) else Note(**item) for item in value or ())
+    try:
+        return tuple(item if isinstance(item, Note) else Note(**item) for item in value or ())
+    except TypeError as error:
+        raise ProtocolError(f"notes: must be a list of notes with code and detail: {error}") from None
+
+
+def _native_form(value: Any) -> Native | None:
+    if value is None or isinstance(value, Native):
+        return value
+    if not isinstance(value, Mapping):
+        raise ProtocolError(f"native: must be a Native or a dict, not {type(value).__name__}")
+    return _native(value)
+
+
+def _error(value: Any) -> TierError | None:
+    return value if value is None or isinstance(value, TierError) else UnclassifiedError(redact(f"{value}"))
 
 
 def _finish(value: Mapping[str, Any]) -> Finish:
-    found = _fields(value, Finish.__struct_fields__, "finish event")
-    found["finish"] = to_finish_reason(found.get("finish"), "finish event")
-    found["usage"] = to_usage(found.get("usage"))
-    found["notes"] = _notes(found.get("notes"))
-    return Finish(**found)
+    return to_finish(Finish(**{"finish": None, **_fields(value, Finish.__struct_fields__, "finish event")}))
+
+
+def to_finish(event: Finish) -> Finish:
+    """The finish with each field in its own form, whoever made it; the same object where all are.
+
+    Raises:
+        ProtocolError: a field that is not what it must be.
+    """
+    reason = to_finish_reason(event.finish, "finish event")
+    usage, native, error = to_usage(event.usage), _native_form(event.native), _error(event.error)
+    same = usage is event.usage and native is event.native and error is event.error
+    if same and type(event.notes) is tuple and reason == event.finish:
+        return event
+    made = Finish(reason, usage, event.raw_reason, error, native, _notes(event.notes))
+    return framed(made, event.raw)  # type: ignore[no-any-return]
 
 
 _BUILDERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
@@ -184,9 +240,10 @@ def to_event(value: Any) -> Event:
         return value  # type: ignore[no-any-return]
     if not isinstance(value, Mapping):
         raise ProtocolError(f"a stream must yield events, not {type(value).__name__}: {value!r:.80}")
-    build = _BUILDERS.get(value.get("type", ""))
+    kind = value.get("type")
+    build = _BUILDERS.get(kind) if isinstance(kind, str) else None
     if build is None:
-        raise ProtocolError(f"unknown event type {value.get('type')!r}; use one of {', '.join(_BUILDERS)}")
+        raise ProtocolError(f"unknown event type {kind!r}; use one of {', '.join(_BUILDERS)}")
     return build(value)
 
 
@@ -198,14 +255,17 @@ def to_step_result(value: Any) -> StepResult:
     """
     if isinstance(value, Mapping):
         found = _fields(value, StepResult.__struct_fields__, "step result")
-        value = StepResult(**{"finish": None, **found})
+        try:
+            value = StepResult(**{"finish": None, **found})
+        except TypeError as wrong:
+            raise ProtocolError(f"step result: events, native and notes must be lists: {wrong}") from None
     if not isinstance(value, StepResult):
         raise ProtocolError(f"generate must return a StepResult or a dict, not {type(value).__name__}")
     if not isinstance(value.reasoning, str):
         raise ProtocolError(f"step result: 'reasoning' must be str, not {type(value.reasoning).__name__}")
     made: list[Note] = []
     events = _content([to_event(event) for event in value.events], made)
-    error = value.error if isinstance(value.error, TierError) else None
+    error = _error(value.error)
     reason = to_finish_reason(value.finish, "step result")
     finish, notes = settle(reason, events, notes=(*made, *_notes(value.notes)))
     return StepResult(
@@ -214,7 +274,7 @@ def to_step_result(value: Any) -> StepResult:
         raw_reason=value.raw_reason,
         usage=to_usage(value.usage),
         reasoning=value.reasoning,
-        native=tuple(value.native),
+        native=tuple(block for block in map(_native_form, value.native) if block is not None),
         notes=notes,
         error=error,
     )
@@ -229,8 +289,9 @@ def identified(call: Call, seen: set[str], *, notes: list[Note]) -> Call:
         notes: takes a note where an id was made.
 
     Raises:
-        ProtocolError: its id was there before.
+        ProtocolError: its id was there before, or a field of it is not what it must be.
     """
+    call = _right(call)
     call_id = call.call_id
     if not call_id:
         place = f"{len(seen)}\0{call.tool}\0{call.arguments}"

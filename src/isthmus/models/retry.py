@@ -6,14 +6,13 @@ Used by chains, and by adapters that own their retries; whoever uses it turns th
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
-from isthmus.errors import ConfigError, ErrorClass, TierError
+from isthmus.errors import ConfigError, ErrorClass, TierError, is_hint
 
 T = TypeVar("T")
 
@@ -100,11 +99,6 @@ class RetryPolicy:
         if error.error_class != ErrorClass.TRANSIENT:
             return None
         return self.delay(attempt, error.retry_after, rng=rng)
-
-
-def is_hint(hint: float | None) -> TypeGuard[float]:
-    """Whether a provider's `retry_after` is one that can be heeded: finite and not negative."""
-    return hint is not None and math.isfinite(hint) and hint >= 0
 
 
 async def retrying(call: Callable[[int], Awaitable[T]], policy: RetryPolicy, *, clock: Clock | None = None) -> T:

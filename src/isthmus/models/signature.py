@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import FrameType, SimpleNamespace
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from isthmus.errors import ToolDefinitionError
@@ -76,11 +78,13 @@ def arguments_of(func: Callable[..., Any], name: str) -> tuple[type, Callable[..
     Raises:
         ToolDefinitionError: parameters without annotations, `*args` or `**kwargs`, a type without a JSON Schema.
     """
+    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+        raise ToolDefinitionError(f"tool {name!r}: a generator has no result to show: return the whole of it")
     parameters = _parameters(func, name)
     bound = _HIDDEN if not isinstance(func, partial) else (*_HIDDEN, *func.keywords)
     shown = {key: parameter for key, parameter in parameters.items() if key not in bound}
     hidden = [key for key in parameters if key in _HIDDEN]
-    hints = _hints(func, name)
+    hints = _hints(func, name, wanted=shown)
     missing = [key for key in shown if key not in hints]
     if missing:
         raise ToolDefinitionError(f"tool {name!r}: parameters without an annotation: {', '.join(missing)}")
@@ -118,14 +122,33 @@ def _parameters(func: Callable[..., Any], name: str) -> Mapping[str, inspect.Par
     return parameters
 
 
-def _hints(func: Callable[..., Any], name: str) -> dict[str, Any]:
+def _hints(func: Callable[..., Any], name: str, *, wanted: Iterable[str]) -> dict[str, Any]:
+    """The annotations of the parameters that a model is told about; no other needs to be readable."""
     while isinstance(func, partial):
         func = func.func
-    target = func if inspect.isroutine(func) else type(func).__call__
-    try:
-        return get_type_hints(target, include_extras=True)
-    except (NameError, TypeError) as error:
-        raise ToolDefinitionError(f"tool {name!r}: an annotation cannot be read: {error}") from None
+    target: Any = func if inspect.isroutine(func) else type(func).__call__
+    target = inspect.unwrap(target)
+    written = getattr(target, "__annotations__", {})
+    told = SimpleNamespace(__annotations__={key: written[key] for key in wanted if key in written})
+    names = getattr(target, "__globals__", {})
+    for local in ({}, _local_names(target)):
+        try:
+            return get_type_hints(told, names, local, include_extras=True)
+        except (NameError, TypeError) as error:
+            wrong = error
+    raise ToolDefinitionError(f"tool {name!r}: an annotation cannot be read: {wrong}")
+
+
+def _local_names(target: Any) -> dict[str, Any]:
+    """What a function that was made inside of others may name: what those hold, where they still run."""
+    within = getattr(target, "__qualname__", "")
+    frame: FrameType | None = sys._getframe()
+    names: dict[str, Any] = {}
+    while frame is not None:
+        if within.startswith(f"{frame.f_code.co_qualname}.<locals>.") and frame.f_globals is target.__globals__:
+            names = {**frame.f_locals, **names}
+        frame = frame.f_back
+    return names
 
 
 def _model(

@@ -186,7 +186,11 @@ async def _pump(source: Any, fold: Fold, watch: Watchdog) -> AsyncGenerator[Even
         if why is None:
             raise
         if not watch.closing:
-            raise TransientError(f"time-out: {why}") from None
+            fold.broken = TransientError(f"time-out: {why}")
+            raise fold.broken from None
+    except Exception as error:
+        fold.broken = error
+        raise
     finally:
         watch.stop()
         await close(inner)
@@ -293,19 +297,21 @@ class EventStream:
     async def result(self) -> StepResult:
         """Read to the end and return the whole reply; what was already read counts.
 
-        A failure after content gives an "error-post" result.
+        A failure after content gives an "error-post" result; asked again, the answer is the same.
 
         Raises:
             TierError: it failed before any content.
+            RuntimeError: somebody else is reading it.
         """
         try:
             async for _ in self:
                 pass
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            failure = self.failure(error)
-            if failure.partial is None:
+        except Exception:
+            if self._fold.broken is None:
+                raise
+        if self._fold.broken is not None:
+            failure = self.failure(self._fold.broken)
+            if not self._fold.has_content:
                 raise failure from failure.__cause__
             return failure.partial  # type: ignore[no-any-return]
         if self._watch.closing:
@@ -315,7 +321,8 @@ class EventStream:
     def failure(self, error: Exception) -> TierError:
         """The classified form of what a read of this stream raised, with what had arrived as its `partial`."""
         failure = classify(error)
-        if failure.partial is None and self._fold.has_content:
+        if self._fold.has_content:
+            # Whatever stands there already is of an inner layer, or of another call that raised the same object.
             failure.partial = self._fold.failed(failure)
         return failure
 

@@ -20,7 +20,7 @@ def spec(name: str, argument: str, description: str) -> ToolSpec:
     return ToolSpec(name=name, description=description, parameters_schema=schema)
 
 
-TIME = spec("current_time", "zone", "Tell the date and time of now in a time zone or a large city.")
+TIME = spec("current_time", "zone", "Tell the time of now in a time zone or a large city.")
 SUM = spec("calculate", "expression", "Work out an arithmetic expression exactly.")
 TOOLS = (TIME, SUM)
 ZONES = ("Europe/Paris", "Asia/Kathmandu", "America/Argentina/Salta", "Pacific/Auckland", "Africa/Nairobi")
