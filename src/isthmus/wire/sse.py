@@ -14,6 +14,7 @@ _BOM = b"\xef\xbb\xbf"
 _BARE = frozenset({"end", "error"})
 _NAMES_KEPT = 256
 
+_CR, _LF = b"\r\n"
 _EMPTY = len(b"data: \n\n")
 
 _new = tuple.__new__
@@ -80,7 +81,7 @@ class SSEParser:
         if self._cr and data:
             self._cr = False
             data = data.removeprefix(b"\n")
-        if b"\r" in data:
+        if _CR in data:
             self._cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if b"\n" not in data:
@@ -210,11 +211,12 @@ class SSEParser:
 
 def _usual(data: bytes) -> list[Frame] | None:
     """The frames of whole events that have one data line each, split in two calls; None for any others."""
-    if data[:6] != b"data: " or b"\r" in data:
+    # A byte is looked for by its number: several times faster here than by bytes.
+    if data[:6] != b"data: " or _CR in data:
         return None
-    if data.find(b"\n") == len(data) - 2:
+    if data.find(_LF) == len(data) - 2:
         return [_new(Frame, (data[6:-2], ""))] if len(data) > _EMPTY else None
     values = data[6:-2].split(b"\n\ndata: ")
-    if data.count(b"\n") != 2 * len(values) or not all(values):
+    if data.count(_LF) != 2 * len(values) or not all(values):
         return None
     return list(map(_new, _FRAME, zip(values, _NO_EVENT, strict=False)))
