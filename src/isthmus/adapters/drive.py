@@ -242,7 +242,11 @@ class _Reading:
             TransientError: it is a document that was cut.
         """
         kind = reply.headers.get("content-type", "").split(";")[0].strip().lower()
-        first = await _first_bytes(kind, chunks)
+        first = b""
+        async for chunk in chunks:
+            first += chunk
+            if kind in _STREAM_TYPES or len(first.lstrip(_BLANK)) >= _TELLING:
+                break
         whole = self.whole = self._is_document(kind, first)
         if whole is None:
             raise self._neither(kind, reply.status, first)
@@ -334,13 +338,3 @@ def _is_whole(frame: Frame) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-async def _first_bytes(kind: str, chunks: AsyncIterator[bytes]) -> bytes:
-    """As much of the body as tells what it is."""
-    first = b""
-    async for chunk in chunks:
-        first += chunk
-        if kind in _STREAM_TYPES or len(first.lstrip(_BLANK)) >= _TELLING:
-            break
-    return first

@@ -117,18 +117,23 @@ class ChatDecoder:
     def __init__(self, *, whole: bool) -> None:
         self.done = False
         self._whole = whole
+        self._usage: dict[str, Any] | None = None
+        self._last: Frame | None = None
+        self._malformed: TierError | None = None
+        # The finish of a whole reply that is nothing but text: there is nothing to collect in it.
+        self._text_end: Finish | None = None
+        if not whole:
+            self._collect()
+        # The strict path for pieces of plain text, or None where trying it would cost more than it saves.
+        self._fast = None if whole else _plain_text
+
+    def _collect(self) -> None:
         self._main = Choice(0)
         self._content = self._main.content
         self._others: dict[int, Choice] = {}
         self._seen_main = False
-        self._usage: dict[str, Any] | None = None
         self._id = ""
         self._top: dict[str, Any] = {}
-        self._last: Frame | None = None
-        self._malformed: TierError | None = None
-        self._only_text = False
-        # The strict path for pieces of plain text, or None where trying it would cost more than it saves.
-        self._fast = None if whole else _plain_text
 
     def feed(self, frame: Frame) -> Iterable[Event]:
         """The events that this frame completes.
@@ -162,10 +167,11 @@ class ChatDecoder:
         if data == _END:
             self.done, self._fast = True, None
             return ()
-        if self._whole and not frame.event and self._last is None:
-            said = self._all_text(frame, data)
+        if self._whole and self._last is None:
+            said = None if frame.event else self._all_text(frame, data)
             if said is not None:
                 return said
+            self._collect()
         self._last = frame
         try:
             value = exact(data)
@@ -187,15 +193,13 @@ class ChatDecoder:
             reply = _whole_text(data)
         except _DECLINED:
             return None
-        choice, text = reply.choices[0], reply.choices[0].message.content
-        reason = choice.finish_reason or None
-        if not text or (reason is not None and reason.lower() in _FAILED):
+        text, reason = reply.choices[0].message.content, reply.choices[0].finish_reason
+        usage, odd = read_usage(merge_usage(None, exact(reply.usage)) if reply.usage else None)
+        finish = _TEXT_FINISHES.get(reason or "")
+        if not text or finish is None or usage is None:
             return None
-        self._last, self._seen_main, self._only_text = frame, True, True
-        self._id = reply.id if isinstance(reply.id, str) else ""
-        self._usage = merge_usage(None, exact(reply.usage)) if reply.usage else None
-        self._main.reason = reason
-        self._content.append(text)
+        self._last = frame
+        self._text_end = framed(Finish(finish, usage, reason, None, None, tuple(odd)), frame)
         return (framed(Text(text), frame),)
 
     def _unreadable(self, frame: Frame, data: bytes) -> Iterable[Event]:
@@ -276,6 +280,8 @@ class ChatDecoder:
             TransientError: the bytes ended before the reply did.
             ProtocolError: the last frame is malformed though all bytes arrived.
         """
+        if self._text_end is not None:
+            return (self._text_end,)
         usage, notes = self._spent()
         try:
             if self._malformed is not None:
@@ -295,9 +301,9 @@ class ChatDecoder:
 
     def _closed(self, ended: Ended, usage: Usage | None, odd_usage: list[Note]) -> list[Event]:
         main = self._main
-        if usage is not None and (self._only_text or (self.done and not self._others and main.is_text)):
+        if usage is not None and self.done and not self._others and not self._top and main.is_text:
             finish = _TEXT_FINISHES.get(main.reason or "")
-            if finish is not None and not self._top:
+            if finish is not None:
                 return [framed(Finish(finish, usage, main.reason, None, None, tuple(odd_usage)), self._last)]
         if not self._seen_main and self._others:
             main = self._others.pop(min(self._others))
