@@ -84,7 +84,7 @@ async def test_a_tool_conversation_in_either_dialect(adapter: ModelAdapter, stre
         assert sum(isinstance(event, Call) for event in events) == 1
         assert isinstance(events[-1], Finish)
 
-    messages = (QUESTION, assistant_message(first), tool_message(call.call_id, "Sunny, name=24 C", "get_weather"))
+    messages = (QUESTION, assistant_message(first), tool_message(call.call_id, "Sunny, 24 C", name="get_weather"))
     answered = GenerateContext(messages=messages, tools=(WEATHER,), max_output_tokens=60)
     second, events = await reply(adapter, answered, streamed=streamed)
     assert not second.calls
