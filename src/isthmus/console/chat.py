@@ -15,7 +15,7 @@ from isthmus.console.turn import Aborted, Display, Failed, Messages, outcome
 from isthmus.errors import ChainExhausted, ConfigError, IsthmusError, TierError
 from isthmus.harness import DefaultAgent
 from isthmus.models.jsontext import dumps
-from isthmus.settings import Settings, load_settings
+from isthmus.settings import Settings, load_settings, state_folder
 
 _FLAGS = ("provider", "model", "base_url", "api_key_command", "system", "max_tokens", "effort", "temperature")
 
@@ -50,7 +50,7 @@ def chat(ctx: click.Context, /, question: tuple[str, ...], *, tools: bool, as_js
         try:
             if asked is not None:
                 ctx.exit(0 if conversation.turn(runner, asked) else 1)
-            with history():
+            with history(state_folder()):
                 for line in questions("> "):
                     conversation.turn(runner, line)
         finally:

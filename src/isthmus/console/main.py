@@ -9,7 +9,6 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -49,6 +48,8 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        from difflib import get_close_matches
+
         near = get_close_matches(args[0], _COMMANDS, n=1)
         if args[0] not in _COMMANDS and not args[0].startswith("-") and near:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")

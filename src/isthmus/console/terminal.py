@@ -11,8 +11,6 @@ from typing import TextIO
 
 import click
 
-from isthmus.settings import state_folder
-
 _MOST_LINES = 1000
 # What makes a terminal act, as signs that only show it; tabs and line ends stay.
 _SHOWN = {
@@ -94,14 +92,18 @@ def prepare() -> None:
 
 
 @contextmanager
-def history() -> Iterator[None]:
-    """Line editing with a history that outlives the program; without one where the platform has none."""
+def history(folder: Path) -> Iterator[None]:
+    """Line editing with a history that outlives the program; without one where the platform has none.
+
+    Args:
+        folder: where the history is kept.
+    """
     try:
         import readline
     except ImportError:
         yield
         return
-    file = state_folder() / "chat_history"
+    file = folder / "chat_history"
     with suppress(OSError):
         readline.read_history_file(file)
     try:
