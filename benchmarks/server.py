@@ -1,6 +1,6 @@
 """A scripted chat server on loopback, in a process of its own, so that its cost is not the client's.
 
-`/fast/…` sends 500 chunks at once, `/paced/…` one chunk every 20 ms, `/slow/…` one chunk and then nothing for a while,
+`/fast/…` sends 500 chunks at once, `/paced/…` 60 of them, one every 20 ms, `/slow/…` one chunk and then nothing for a while,
 `/one/…` a short reply at once; any of them answers whole when the request does not ask for a stream.
 Prints its port, and ends when its standard input closes.
 """
@@ -14,6 +14,7 @@ import sys
 
 CHUNKS = 500
 PACE = 0.02
+PACED_CHUNKS = 60
 TEXT = " token"
 
 
@@ -106,7 +107,7 @@ class Server(asyncio.Protocol):
         else:
             self.transport.write(HEAD + PACED)
             if mode == "paced":
-                self.left = 149
+                self.left = PACED_CHUNKS - 1
                 self.timer = asyncio.get_running_loop().call_later(PACE, self.tick)
 
     def tick(self) -> None:

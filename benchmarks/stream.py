@@ -175,17 +175,13 @@ async def coalesced(base: str, report: Report, contenders: list[Contender]) -> N
 
 
 async def paced(base: str, report: Report, contenders: list[Contender]) -> None:
-    chunks = 40
+    chunks = scripted.PACED_CHUNKS
 
     async def one(contender: Contender) -> None:
-        stream = contender.stream(f"{base}/paced")
         count = 0
-        async for item in stream:
-            if type(item) in TEXTS:
-                count += 1
-            if count == chunks:
-                break
-        await stream.aclose()  # type: ignore[attr-defined]
+        async for item in contender.stream(f"{base}/paced"):
+            count += type(item) in TEXTS
+        assert count == chunks, (contender.name, count)
 
     async def run(contender: Contender) -> float:
         begun = time.process_time()
