@@ -1,6 +1,6 @@
 """A scripted chat server on loopback, in a process of its own, so that its cost is not the client's.
 
-`/fast/…` sends 500 chunks at once, `/paced/…` 60 of them, one every 20 ms, `/slow/…` one chunk and then nothing for a while,
+`/fast/…` sends 500 chunks at once, `/paced/…` 60 of them, one every 20 ms, `/slow/…` one chunk and then nothing,
 `/one/…` a short reply at once; any of them answers whole when the request does not ask for a stream.
 Prints its port, and ends when its standard input closes.
 """
