@@ -15,7 +15,7 @@ REASONS: tuple[tuple[str, str], ...] = (
         "the reply stopped at its limit inside a call's arguments: such a call is no call and never runs",
     ),
     (
-        r"truncation-matrix-.*: finish: ours 'length', sdk 'tool-calls'$",
+        r"truncation-matrix-.*: finish: ours 'length', sdk 'tool-calls', walk 'tool-calls'$",
         "the only call was cut at the limit, so the reply ended by length",
     ),
     (

@@ -111,6 +111,9 @@ def _compare(row: Row, recording: Recording, result: StepResult, walked: sdk_rea
         mine, theirs, plain = (_field(reading, name, ours) for reading in (ours, other, walked))
         if mine != theirs:
             line = f"{name}: ours {mine!r:.90}, {checked.read_by} {theirs!r:.90}"
+            if mine != plain:
+                # A reason for where the SDK errs is none for where the plain walk disagrees too.
+                line += f", walk {plain!r:.90}"
             known = mine == plain and reason_for(row.path, line) is not None
             (checked.differs if known else checked.faults).append(line)
 

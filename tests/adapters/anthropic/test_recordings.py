@@ -119,10 +119,6 @@ def split_events(body, cuts):
 
 def test_any_split_of_the_bytes_gives_the_same_events():
     """F06: recorded network reads, single bytes and sampled splits give the same events as one piece."""
-    try:
-        SSEParser().feed(b"")
-    except NotImplementedError:
-        pytest.skip("the event-stream parser is not there yet")
     chance = random.Random(11)
     for path, body in good_replies():
         if is_document(body) or len(body) > 60_000:

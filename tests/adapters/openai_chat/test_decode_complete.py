@@ -38,3 +38,14 @@ def test_diagnostics_are_noted_and_no_blocks() -> None:
         assert [note.detail for note in seen.notes if note.code == "metadata"] == [
             json.dumps(said, separators=(",", ":"))
         ]
+
+
+@pytest.mark.parametrize("text", ["", "a", "ä\u2028😀", "x" * 5000])
+@pytest.mark.parametrize("reason", ["stop", "length", "content_filter", "strange"])
+def test_the_strict_path_of_a_whole_reply_agrees_with_the_general_one(text: str, reason: str) -> None:
+    """F16: a reply of text alone folds to the same result whether or not a harmless field sends it the general way."""
+    usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    message = {"role": "assistant", "content": text}
+    plain = {"id": "r", "choices": [{"index": 0, "message": message, "finish_reason": reason}], "usage": usage}
+    general = {**plain, "choices": [{**plain["choices"][0], "delta": {}}]}  # type: ignore[dict-item]
+    assert whole(plain) == whole(general)
