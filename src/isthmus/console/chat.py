@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from isthmus import build
-from isthmus.console.terminal import as_text, history, interactive, questions, typed, write_json
+from isthmus.console.terminal import as_text, history, interactive, interruptible, questions, typed, write_json
 from isthmus.console.toolbox import calculate, current_time
 from isthmus.console.turn import Aborted, Display, Failed, Messages, outcome
 from isthmus.errors import ChainExhausted, ConfigError, IsthmusError, TierError
@@ -90,7 +90,7 @@ class _Conversation:
         """Put one question; returns whether it was answered to the end. Ctrl-C stops the reply and nothing else."""
         display = Display(as_json=self._json)
         try:
-            return runner.run(self._play(display, question))
+            return runner.run(interruptible(self._play(display, question)))
         except KeyboardInterrupt:
             display.end(Aborted(display.text), self._model)
             return False
