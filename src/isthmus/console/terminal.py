@@ -13,7 +13,7 @@ from typing import TextIO, TypeVar
 
 import click
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _MOST_LINES = 1000
 # What makes a terminal act, as signs that only show it; tabs and line ends stay.
@@ -140,14 +140,19 @@ def questions(prompt: str) -> Iterator[str]:
             yield line
 
 
-async def interruptible(work: Awaitable[T]) -> T:
+class Interrupted(Exception):
+    """Ctrl-C stopped the work."""
+
+
+async def interruptible(work: Awaitable[_T]) -> _T:
     """Await something that Ctrl-C stops, however quiet the loop is.
 
     Not left to the loop's runner: a signal that arrives just before the loop waits for its sockets does not end the
     wait, and only a handler of the loop's own wakes it.
 
     Raises:
-        KeyboardInterrupt: it was stopped so.
+        Interrupted: it was stopped so. No `KeyboardInterrupt`, which would leave the loop at once, with the closing of
+            sockets still to be done.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     pressed = False
@@ -167,7 +172,7 @@ async def interruptible(work: Awaitable[T]) -> T:
         return await work
     except asyncio.CancelledError:
         if pressed:
-            raise KeyboardInterrupt from None
+            raise Interrupted from None
         raise
     finally:
         loop.remove_signal_handler(signal.SIGINT)
