@@ -9,12 +9,11 @@ from typing import Any
 import click
 
 from isthmus import build
+from isthmus.console.interrupt import Interrupted, interruptible
 from isthmus.console.terminal import (
-    Interrupted,
     as_text,
     history,
     interactive,
-    interruptible,
     questions,
     typed,
     write_json,

@@ -1,4 +1,4 @@
-"""What the command needs of a terminal."""
+"""Work that Ctrl-C stops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from isthmus.console.terminal import Interrupted, interruptible
+from isthmus.console.interrupt import Interrupted, interruptible
 
 
 def test_ctrl_c_ends_a_wait_that_the_signal_itself_does_not_end() -> None:
