@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from traceback import walk_tb
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import msgspec
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 Ctx = TypeVar("Ctx")
 Out = TypeVar("Out")
 
-_NO_TEXT = (type, FunctionType, MethodType, BuiltinFunctionType, bytes, bytearray, memoryview)
+_FUNCTION = (FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType)
+_NO_TEXT = (*_FUNCTION, type, bytes, bytearray, memoryview)
 _FUNCTIONS = ("range", "namespace")
 _SHOWN = 32
 
