@@ -329,9 +329,13 @@ def test_a_template_cannot_change_the_values(change: str) -> None:
     assert values == before
 
 
-@pytest.mark.parametrize("value", [b"x", bytearray(b"x"), str.upper, "x".upper, int, len])
+@pytest.mark.parametrize(
+    "value",
+    [b"x", bytearray(b"x"), str.upper, "x".upper, int, len, object(), (x for x in "ab")],
+    ids=lambda value: type(value).__name__,
+)
 def test_what_is_no_text_is_not_printed(value: Any) -> None:
-    """Bytes, functions and classes are a mistake in a prompt, and refused."""
+    """Bytes, functions, classes, and objects that show nothing but their address are a mistake, and refused."""
     with pytest.raises(PromptError, match="is no text: compute it before"):
         rendered("{{ value }}", value=value)
 

@@ -21,10 +21,10 @@ The front matter is TOML, which the standard library reads; the text is UTF-8. K
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from isthmus.errors import PromptError
 from isthmus.models.promptvalues import TYPES, Variable, declared_values, fits, instead
@@ -36,15 +36,14 @@ _KEYS = ("name", "version", "description", "variables")
 _VARIABLE_KEYS = ("type", "description", "default")
 
 
-class Section(NamedTuple):
+class Section(msgspec.Struct, frozen=True):
     """The text of a section, and the line of the file that it begins at."""
 
     text: str
     line: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptFile:
+class PromptFile(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt as its file has it.
 
     Args:
@@ -104,6 +103,8 @@ def parse_prompt(text: str, place: str) -> PromptFile:
     Raises:
         PromptError: it does not follow the format; names place and line.
     """
+    import tomllib
+
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != _FENCE:
         raise PromptError(f"{place}, line 1: a prompt begins with a line `{_FENCE}` and its front matter")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+import msgspec
 
 from isthmus.errors import PromptError
 
 _MEDIA = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class TextPart:
+class TextPart(msgspec.Struct, frozen=True):
     """A part of text.
 
     Args:
@@ -24,8 +24,7 @@ class TextPart:
     template: str
 
 
-@dataclass(frozen=True, slots=True)
-class ImagePart:
+class ImagePart(msgspec.Struct, frozen=True):
     """A part that shows an image.
 
     Args:
@@ -37,7 +36,7 @@ class ImagePart:
         PromptError: the data is not base64, or the type is no image's.
     """
 
-    base64_data: str = field(repr=False)
+    base64_data: str
     media_type: str
     detail: str = "high"
 
@@ -46,9 +45,11 @@ class ImagePart:
         if not self.media_type.startswith("image/"):
             raise PromptError(f"ImagePart: {self.media_type!r} is no image: use FilePart")
 
+    def __repr__(self) -> str:
+        return f"ImagePart(media_type={self.media_type!r}, detail={self.detail!r})"
 
-@dataclass(frozen=True, slots=True)
-class FilePart:
+
+class FilePart(msgspec.Struct, frozen=True):
     """A part that holds a file.
 
     Args:
@@ -59,11 +60,14 @@ class FilePart:
         PromptError: the data is not base64, or the type is no media type.
     """
 
-    base64_data: str = field(repr=False)
+    base64_data: str
     media_type: str
 
     def __post_init__(self) -> None:
         _check_data(self)
+
+    def __repr__(self) -> str:
+        return f"FilePart(media_type={self.media_type!r})"
 
 
 Part: TypeAlias = TextPart | ImagePart | FilePart

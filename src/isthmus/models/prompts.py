@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from traceback import walk_tb
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType
+from types import BuiltinFunctionType, CoroutineType, FunctionType, GeneratorType, MethodDescriptorType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import msgspec
@@ -30,7 +30,7 @@ Ctx = TypeVar("Ctx")
 Out = TypeVar("Out")
 
 _FUNCTION = (FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType)
-_NO_TEXT = (*_FUNCTION, type, bytes, bytearray, memoryview)
+_NO_TEXT = (*_FUNCTION, type, GeneratorType, CoroutineType, bytes, bytearray, memoryview)
 _FUNCTIONS = ("range", "namespace")
 _SHOWN = 32
 
@@ -46,8 +46,11 @@ def _language() -> tuple[SandboxedEnvironment, dict[str, Any]]:
         __repr__ = StrictUndefined.__str__
 
     def printed(value: Any) -> Any:
-        if isinstance(value, _NO_TEXT) and not isinstance(value, Undefined):
-            raise TypeError(f"a {type(value).__name__} is no text")
+        kind: Any = type(value)
+        # The default form of an object is its address: another one in each process.
+        nameless = (kind.__str__, kind.__repr__) == (object.__str__, object.__repr__)
+        if nameless or (isinstance(value, _NO_TEXT) and not isinstance(value, Undefined)):
+            raise TypeError(f"a {kind.__name__} is no text")
         return value
 
     made = ImmutableSandboxedEnvironment(undefined=Missing, trim_blocks=True, autoescape=False, finalize=printed)
@@ -90,7 +93,7 @@ class _Text:
             code = env.compile(source, filename=self._filename)
         except TemplateSyntaxError as error:
             raise PromptError(
-                f"{self.at(error.lineno)}: {error.message}; text that only looks like a template "
+                f"{self.at(error.lineno)}: {_stated(error)}; text that only looks like a template "
                 "stands between {% raw %} and {% endraw %}"
             ) from None
         for node in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
@@ -122,13 +125,15 @@ class _Text:
             return self._compiled.render(values)
         except UndefinedError as error:
             given = ", ".join(values) or "none"
-            why = f'{error.message}: pass it in `values` (given: {given}), or write a default, {{{{ x|default("…") }}}}'
+            why = (
+                f'{_stated(error)}: pass it in `values` (given: {given}), or write a default, {{{{ x|default("…") }}}}'
+            )
             raise self._failed(error, why) from error
         except SecurityError as error:
-            why = f"{str(error).rstrip('.')}: a template only reads public values: compute the rest before"
+            why = f"{_stated(error)}: a template only reads public values: compute the rest before"
             raise self._failed(error, why) from error
         except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            why = f"{type(error).__name__}: {str(error).rstrip('.')}: compute it before, and pass what comes of it"
+            why = f"{type(error).__name__}: {_stated(error)}: compute it before, and pass what comes of it"
             raise self._failed(error, why) from error
 
     def _failed(self, error: Exception, why: str) -> PromptError:
@@ -140,6 +145,10 @@ class _Text:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Text, (self.source, self.place, self._first)
+
+
+def _stated(error: Exception) -> str:
+    return (getattr(error, "message", None) or str(error)).rstrip(".")
 
 
 def _begun(text: str) -> str:

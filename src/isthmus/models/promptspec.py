@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Generic
+
+import msgspec
 
 from isthmus.errors import PromptError
 from isthmus.models.messages import MessageRole
 from isthmus.models.prompts import Ctx, PromptTemplateBase
 
 
-@dataclass(frozen=True, slots=True)
-class PromptSpec(Generic[Ctx]):
+class PromptSpec(msgspec.Struct, Generic[Ctx], frozen=True):
     """A template with its values, rendered when a run begins: what changes in the values until then is seen.
 
     As instructions only its system messages are used; as an input only its user messages.
@@ -25,7 +25,7 @@ class PromptSpec(Generic[Ctx]):
     """
 
     template: PromptTemplateBase[Ctx, Any]
-    values: Ctx | None = field(default=None, repr=False)
+    values: Ctx | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.template, PromptTemplateBase):
@@ -33,6 +33,9 @@ class PromptSpec(Generic[Ctx]):
                 f"PromptSpec.template: must be a PromptTemplate, not {type(self.template).__name__}: "
                 "wrap the text, PromptTemplate(user_template=…)"
             )
+
+    def __repr__(self) -> str:
+        return f"PromptSpec({self.template!r})"
 
 
 def render_instruction_text(spec: PromptSpec[Any]) -> str:

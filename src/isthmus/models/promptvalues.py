@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, is_dataclass
 from dataclasses import fields as dataclass_fields
-from difflib import get_close_matches
+from dataclasses import is_dataclass
 from typing import Any
+
+import msgspec
 
 from isthmus.errors import PromptError
 
@@ -26,8 +27,7 @@ TYPES: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
+class Variable(msgspec.Struct, frozen=True, kw_only=True):
     """A value that a prompt takes.
 
     Args:
@@ -105,6 +105,8 @@ def _value(name: str, variable: Variable, given: Mapping[str, Any], place: str) 
 
 def instead(name: str, known: Iterable[str]) -> str:
     """What to write instead of an unknown name, to end a message with."""
+    from difflib import get_close_matches
+
     known = list(known)
     near = get_close_matches(name, known, 1)
     return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known) or 'none'}"
