@@ -38,7 +38,7 @@ _SHOWN = 32
 @cache
 def _language() -> tuple[SandboxedEnvironment, dict[str, Any]]:
     """The template language as all prompts speak it, and the functions it has; loaded with the first template."""
-    from jinja2 import StrictUndefined, Undefined
+    from jinja2 import StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Missing(StrictUndefined):
@@ -49,7 +49,7 @@ def _language() -> tuple[SandboxedEnvironment, dict[str, Any]]:
         kind: Any = type(value)
         # The default form of an object is its address: another one in each process.
         nameless = (kind.__str__, kind.__repr__) == (object.__str__, object.__repr__)
-        if nameless or (isinstance(value, _NO_TEXT) and not isinstance(value, Undefined)):
+        if nameless or isinstance(value, _NO_TEXT):
             raise TypeError(f"a {kind.__name__} is no text")
         return value
 
