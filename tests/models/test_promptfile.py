@@ -83,6 +83,12 @@ def test_a_prompt_may_take_no_variables() -> None:
     assert made.render_messages() == [{"role": "user", "content": "Hi {x}."}]
 
 
+def test_sections_may_stand_in_any_order() -> None:
+    """The system message comes first, however the file has it."""
+    made: PromptTemplate[Any, str] = PromptTemplate.from_text("+++\nname='a'\n+++\n+++ user\nU\n+++ system\nS")
+    assert [message["content"] for message in made.render_messages()] == ["S", "U"]
+
+
 @settings(max_examples=60)
 @given(text=st.text())
 def test_any_value_passes_through_a_file(text: str) -> None:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 Ctx = TypeVar("Ctx")
 Out = TypeVar("Out")
 
-_FUNCTION = (FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType)
-_NO_TEXT = (*_FUNCTION, type, GeneratorType, CoroutineType, bytes, bytearray, memoryview)
+_ROUTINES = (FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType)
+_NO_TEXT = (*_ROUTINES, type, GeneratorType, CoroutineType, bytes, bytearray, memoryview)
 _FUNCTIONS = ("range", "namespace")
 _SHOWN = 32
 
@@ -242,7 +242,9 @@ class PromptTemplate(PromptTemplateBase[Ctx, Out]):
         file = parse_prompt(text, place)
         made = cls.__new__(cls)
         PromptTemplateBase.__init__(made, output_schema=output_schema)
-        made._texts = {role: _Text(part.text, place, part.line) for role, part in file.sections.items()}
+        # A file may have its sections in any order; messages have theirs.
+        sections = sorted(file.sections.items())
+        made._texts = {role: _Text(part.text, place, part.line) for role, part in sections}
         names = {name: line for part in reversed(made._texts.values()) for name, line in part.names.items()}
         file.check_used(
             {name: line for name, line in names.items() if name in file.variables or name not in _FUNCTIONS}
