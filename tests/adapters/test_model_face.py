@@ -111,7 +111,9 @@ async def test_events_become_model_events_without_a_second_decoder() -> None:
     assert shown[3].raw == {"a": 1}
     response = shown[4].response
     assert response.model == "m"
-    assert response.model_extra == {"raw_reason": "why", "reasoning_content": "r"}
+    block = {"provider": "p", "type": "block", "json": '{"a":1}'}
+    assert response.model_extra == {"raw_reason": "why", "reasoning_content": "r", "native": [block]}
+    assert (response.block, response.reasoning_content) == ({"a": 1}, "r")
 
 
 async def test_a_refusal_is_a_stop_with_the_refusal() -> None:

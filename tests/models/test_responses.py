@@ -13,14 +13,14 @@ from support.face_kit import model_response
 
 def test_a_response_is_plain_json_of_the_chat_completions_shape() -> None:
     """Its JSON has the fields of a ChatCompletion and nothing of ours."""
-    shown = json.loads(msgspec.json.encode(model_response()))
+    shown = json.loads(json.dumps(model_response().to_dict()))
     assert shown["choices"][0]["message"]["tool_calls"][0] == {
         "id": "c1",
         "function": {"name": "look", "arguments": '{"q":"x"}'},
         "type": "function",
     }
     assert shown["usage"]["total_tokens"] == 12
-    assert ModelResponse.object == "chat.completion"
+    assert shown["object"] == "chat.completion"
 
 
 def test_the_reply_behind_a_response_is_hidden() -> None:

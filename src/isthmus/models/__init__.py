@@ -6,33 +6,142 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isthmus.errors import ModelBehaviorError, ModelsException, RunErrorDetails
+    from isthmus.models.accessors import UsageTotals, get_reasoning_phase, get_usage_totals
+    from isthmus.models.config import Config
     from isthmus.models.contract import GenerateContext, ToolSpec
-    from isthmus.models.events import Usage
+    from isthmus.models.enums import ModelContinuation, ModelTracing, ReasoningPhase, SteeringStatus
     from isthmus.models.executor import ToolExecutor, ToolResult
+    from isthmus.models.extract import (
+        ReasoningContent,
+        ResponseReasoningItem,
+        get_content_or_none,
+        get_reasoning_content_or_none,
+        get_search_results_or_none,
+        parse_content_filter_block,
+    )
+    from isthmus.models.limits import (
+        CompositeRateLimiter,
+        ConcurrentRequestLimiter,
+        RateLimiter,
+        SlidingWindowRateLimiter,
+        TokenBucketRateLimiter,
+    )
     from isthmus.models.messages import MessageRole, provider_messages
+    from isthmus.models.model import Factory, Model
+    from isthmus.models.responses import (
+        Choice,
+        ChoiceLogprobs,
+        Message,
+        ModelResponse,
+        ModelStreamEvent,
+        ModelStreamEventKind,
+        ToolCall,
+        ToolCallFunction,
+        Usage,
+    )
+    from isthmus.models.retry_errors import (
+        DEFAULT_RETRY_STATUS_CODES,
+        RetryMetrics,
+        RetryResult,
+        extract_retry_after,
+        is_retryable_by_status_code,
+        retry_on_errors,
+        wait_with_retry_after,
+    )
+    from isthmus.models.steering import SteeringInput, SteeringReceipt
     from isthmus.models.tools import CancellationToken, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
 
 _PLACES = {
     "CancellationToken": "tools",
+    "Choice": "responses",
+    "ChoiceLogprobs": "responses",
+    "CompositeRateLimiter": "limits",
+    "ConcurrentRequestLimiter": "limits",
+    "Config": "config",
+    "DEFAULT_RETRY_STATUS_CODES": "retry_errors",
+    "Factory": "model",
     "GenerateContext": "contract",
+    "Message": "responses",
     "MessageRole": "messages",
+    "Model": "model",
+    "ModelContinuation": "enums",
+    "ModelResponse": "responses",
+    "ModelStreamEvent": "responses",
+    "ModelStreamEventKind": "responses",
+    "ModelTracing": "enums",
+    "RateLimiter": "limits",
+    "ReasoningContent": "extract",
+    "ReasoningPhase": "enums",
+    "ResponseReasoningItem": "extract",
+    "RetryMetrics": "retry_errors",
+    "RetryResult": "retry_errors",
+    "SlidingWindowRateLimiter": "limits",
+    "SteeringInput": "steering",
+    "SteeringReceipt": "steering",
+    "SteeringStatus": "enums",
+    "TokenBucketRateLimiter": "limits",
     "Tool": "tools",
+    "ToolCall": "responses",
+    "ToolCallFunction": "responses",
     "ToolExecutionContext": "tools",
     "ToolExecutor": "executor",
     "ToolHandler": "tools",
     "ToolResult": "executor",
     "ToolSpec": "contract",
     "Tools": "tools",
-    "Usage": "events",
+    "Usage": "responses",
+    "UsageTotals": "accessors",
     "as_tool": "tools",
+    "extract_retry_after": "retry_errors",
+    "get_content_or_none": "extract",
+    "get_reasoning_content_or_none": "extract",
+    "get_reasoning_phase": "accessors",
+    "get_search_results_or_none": "extract",
+    "get_usage_totals": "accessors",
+    "is_retryable_by_status_code": "retry_errors",
+    "parse_content_filter_block": "extract",
     "provider_messages": "messages",
+    "retry_on_errors": "retry_errors",
+    "wait_with_retry_after": "retry_errors",
 }
+_ERRORS = ("ModelBehaviorError", "ModelsException", "RunErrorDetails")
 
 __all__ = [
+    "DEFAULT_RETRY_STATUS_CODES",
     "CancellationToken",
+    "Choice",
+    "ChoiceLogprobs",
+    "CompositeRateLimiter",
+    "ConcurrentRequestLimiter",
+    "Config",
+    "Factory",
     "GenerateContext",
+    "Message",
     "MessageRole",
+    "Model",
+    "ModelBehaviorError",
+    "ModelContinuation",
+    "ModelResponse",
+    "ModelStreamEvent",
+    "ModelStreamEventKind",
+    "ModelTracing",
+    "ModelsException",
+    "RateLimiter",
+    "ReasoningContent",
+    "ReasoningPhase",
+    "ResponseReasoningItem",
+    "RetryMetrics",
+    "RetryResult",
+    "RunErrorDetails",
+    "SlidingWindowRateLimiter",
+    "SteeringInput",
+    "SteeringReceipt",
+    "SteeringStatus",
+    "TokenBucketRateLimiter",
     "Tool",
+    "ToolCall",
+    "ToolCallFunction",
     "ToolExecutionContext",
     "ToolExecutor",
     "ToolHandler",
@@ -40,13 +149,30 @@ __all__ = [
     "ToolSpec",
     "Tools",
     "Usage",
+    "UsageTotals",
     "as_tool",
+    "extract_retry_after",
+    "get_content_or_none",
+    "get_reasoning_content_or_none",
+    "get_reasoning_phase",
+    "get_search_results_or_none",
+    "get_usage_totals",
+    "is_retryable_by_status_code",
+    "parse_content_filter_block",
     "provider_messages",
+    "retry_on_errors",
+    "wait_with_retry_after",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ERRORS:
+        return getattr(import_module("isthmus.errors"), name)
     place = _PLACES.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{place}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
