@@ -10,7 +10,17 @@ if TYPE_CHECKING:
     from isthmus.models.accessors import UsageTotals, get_reasoning_phase, get_usage_totals
     from isthmus.models.config import Config
     from isthmus.models.contract import GenerateContext, ToolSpec
-    from isthmus.models.enums import ModelContinuation, ModelTracing, ReasoningPhase, SteeringStatus
+    from isthmus.models.enums import (
+        MessageRole,
+        ModelContinuation,
+        ModelTracing,
+        PlanStepState,
+        PlanStepStatus,
+        ReasoningPhase,
+        SteeringStatus,
+        ToolChoice,
+        ToolErrorKind,
+    )
     from isthmus.models.executor import ToolExecutor, ToolResult
     from isthmus.models.extract import (
         ReasoningContent,
@@ -20,6 +30,13 @@ if TYPE_CHECKING:
         get_search_results_or_none,
         parse_content_filter_block,
     )
+    from isthmus.models.internal import (
+        internal_message,
+        is_ephemeral_message,
+        is_internal_message,
+        lasting_messages,
+        public_messages,
+    )
     from isthmus.models.limits import (
         CompositeRateLimiter,
         ConcurrentRequestLimiter,
@@ -27,8 +44,21 @@ if TYPE_CHECKING:
         SlidingWindowRateLimiter,
         TokenBucketRateLimiter,
     )
-    from isthmus.models.messages import MessageRole, provider_messages
+    from isthmus.models.media import Media
+    from isthmus.models.messages import provider_messages
     from isthmus.models.model import Factory, Model
+    from isthmus.models.neutral import to_neutral
+    from isthmus.models.parts import (
+        AudioContent,
+        CallContent,
+        FileContent,
+        ImageContent,
+        OtherContent,
+        ResultContent,
+        TextContent,
+        ThinkingContent,
+    )
+    from isthmus.models.reading import read_part
     from isthmus.models.responses import (
         Choice,
         ChoiceLogprobs,
@@ -51,8 +81,11 @@ if TYPE_CHECKING:
     )
     from isthmus.models.steering import SteeringInput, SteeringReceipt
     from isthmus.models.tools import CancellationToken, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
+    from isthmus.models.typed import TypedMessage
 
 _PLACES = {
+    "AudioContent": "parts",
+    "CallContent": "parts",
     "CancellationToken": "tools",
     "Choice": "responses",
     "ChoiceLogprobs": "responses",
@@ -61,35 +94,47 @@ _PLACES = {
     "Config": "config",
     "DEFAULT_RETRY_STATUS_CODES": "retry_errors",
     "Factory": "model",
+    "FileContent": "parts",
     "GenerateContext": "contract",
+    "ImageContent": "parts",
+    "Media": "media",
     "Message": "responses",
-    "MessageRole": "messages",
+    "MessageRole": "enums",
     "Model": "model",
     "ModelContinuation": "enums",
     "ModelResponse": "responses",
     "ModelStreamEvent": "responses",
     "ModelStreamEventKind": "responses",
     "ModelTracing": "enums",
+    "OtherContent": "parts",
+    "PlanStepState": "enums",
+    "PlanStepStatus": "enums",
     "RateLimiter": "limits",
     "ReasoningContent": "extract",
     "ReasoningPhase": "enums",
     "ResponseReasoningItem": "extract",
+    "ResultContent": "parts",
     "RetryMetrics": "retry_errors",
     "RetryResult": "retry_errors",
     "SlidingWindowRateLimiter": "limits",
     "SteeringInput": "steering",
     "SteeringReceipt": "steering",
     "SteeringStatus": "enums",
+    "TextContent": "parts",
+    "ThinkingContent": "parts",
     "TokenBucketRateLimiter": "limits",
     "Tool": "tools",
     "ToolCall": "responses",
     "ToolCallFunction": "responses",
+    "ToolChoice": "enums",
+    "ToolErrorKind": "enums",
     "ToolExecutionContext": "tools",
     "ToolExecutor": "executor",
     "ToolHandler": "tools",
     "ToolResult": "executor",
     "ToolSpec": "contract",
     "Tools": "tools",
+    "TypedMessage": "typed",
     "Usage": "responses",
     "UsageTotals": "accessors",
     "as_tool": "tools",
@@ -99,16 +144,25 @@ _PLACES = {
     "get_reasoning_phase": "accessors",
     "get_search_results_or_none": "extract",
     "get_usage_totals": "accessors",
+    "internal_message": "internal",
+    "is_ephemeral_message": "internal",
+    "is_internal_message": "internal",
     "is_retryable_by_status_code": "retry_errors",
+    "lasting_messages": "internal",
     "parse_content_filter_block": "extract",
     "provider_messages": "messages",
+    "public_messages": "internal",
+    "read_part": "reading",
     "retry_on_errors": "retry_errors",
+    "to_neutral": "neutral",
     "wait_with_retry_after": "retry_errors",
 }
 _ERRORS = ("ModelBehaviorError", "ModelsException", "RunErrorDetails")
 
 __all__ = [
     "DEFAULT_RETRY_STATUS_CODES",
+    "AudioContent",
+    "CallContent",
     "CancellationToken",
     "Choice",
     "ChoiceLogprobs",
@@ -116,7 +170,10 @@ __all__ = [
     "ConcurrentRequestLimiter",
     "Config",
     "Factory",
+    "FileContent",
     "GenerateContext",
+    "ImageContent",
+    "Media",
     "Message",
     "MessageRole",
     "Model",
@@ -127,10 +184,14 @@ __all__ = [
     "ModelStreamEventKind",
     "ModelTracing",
     "ModelsException",
+    "OtherContent",
+    "PlanStepState",
+    "PlanStepStatus",
     "RateLimiter",
     "ReasoningContent",
     "ReasoningPhase",
     "ResponseReasoningItem",
+    "ResultContent",
     "RetryMetrics",
     "RetryResult",
     "RunErrorDetails",
@@ -138,16 +199,21 @@ __all__ = [
     "SteeringInput",
     "SteeringReceipt",
     "SteeringStatus",
+    "TextContent",
+    "ThinkingContent",
     "TokenBucketRateLimiter",
     "Tool",
     "ToolCall",
     "ToolCallFunction",
+    "ToolChoice",
+    "ToolErrorKind",
     "ToolExecutionContext",
     "ToolExecutor",
     "ToolHandler",
     "ToolResult",
     "ToolSpec",
     "Tools",
+    "TypedMessage",
     "Usage",
     "UsageTotals",
     "as_tool",
@@ -157,10 +223,17 @@ __all__ = [
     "get_reasoning_phase",
     "get_search_results_or_none",
     "get_usage_totals",
+    "internal_message",
+    "is_ephemeral_message",
+    "is_internal_message",
     "is_retryable_by_status_code",
+    "lasting_messages",
     "parse_content_filter_block",
     "provider_messages",
+    "public_messages",
+    "read_part",
     "retry_on_errors",
+    "to_neutral",
     "wait_with_retry_after",
 ]
 
