@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from isthmus.models.accessors import member
+from isthmus.models.lenient import parse_json_dict
 from isthmus.models.responses import ModelResponse
 
 
@@ -86,6 +87,12 @@ def _texts(parts: Any) -> Iterator[str]:
 def get_content_or_none(response: ModelResponse | None) -> str | None:
     """The text of a reply's first choice, or None where there is none."""
     return _message(response, "content")  # type: ignore[no-any-return]
+
+
+def get_json_dict_or_none(response: ModelResponse | None) -> dict[str, Any] | None:
+    """The text of a reply read as a JSON object, as tolerantly as `parse_json_dict`; None where it is none."""
+    content = get_content_or_none(response)
+    return parse_json_dict(content) if isinstance(content, str) else None
 
 
 def get_reasoning_content_or_none(response: ModelResponse | None) -> ReasoningContent | None:
