@@ -163,11 +163,12 @@ def to_response(step: StepResult, model: str = "") -> ModelResponse:
     """
     if step.finish == FinishReason.ERROR_POST:
         raise failure_of(step)
+    own = step.message
     usage, notes = _usage(step.usage)
     blocks = [
         {"provider": item.provider, "type": item.event_type, "json": item.json.decode("utf-8", "surrogatepass")}
         for item in step.native
-        if item is not step.message
+        if item is not own
     ]
     extra = {
         "reasoning_content": step.reasoning or None,
