@@ -16,6 +16,8 @@ from isthmus.models.accessors import UsageTotals
 from isthmus.models.events import StepResult, Text, Usage
 from isthmus.models.responses import ModelResponse, ModelStreamEvent
 from isthmus.wire.frame import Frame
+from isthmus.wire.sse import SSEParser
+from support.corpus import REASON, corpus_root, recordings
 
 
 def item_event(phase: Any, kind: str = "response.output_item.done", item: str = "message") -> dict[str, Any]:
@@ -139,3 +141,21 @@ def test_the_seeds_block_of_accessors_runs() -> None:
         track(totals.total_tokens)
 
     assert seen == ["final", 3]
+
+
+@pytest.mark.skipif(corpus_root() is None, reason=REASON)
+def test_the_phase_is_read_off_recorded_frames() -> None:
+    """Over every frame of the recorded Responses streams, an undecoded frame says what its decoded dict says."""
+    seen: set[Any] = set()
+    for _, recording in recordings("openai-responses", stream=True, status=200):
+        parser = SSEParser()
+        for frame in [*parser.feed(recording.body), *parser.close()]:
+            phase = phase_of(frame)
+            seen.add(phase)
+            if b"output_item" in frame.data:
+                event = json.loads(frame.data)
+                assert phase_of(event) is phase
+                assert (event["item"].get("phase") or None) == (None if phase is None else phase.value)
+            else:
+                assert phase is None
+    assert {None, ReasoningPhase.COMMENTARY, ReasoningPhase.FINAL_ANSWER} >= seen > {None}
