@@ -117,3 +117,11 @@ MESSAGES: st.SearchStrategy[dict[str, Any]] = st.builds(
     st.dictionaries(TEXTS, VALUES, max_size=2),
 )
 """Any message: right ones, wrong ones, and such as nobody would write."""
+TURNS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["system", "user", "assistant", "tool"]),
+        "content": st.lists(PARTS, max_size=3) | PARTS,
+        "tool_call_id": st.sampled_from(["a", "b"]),
+    }
+)
+"""Messages of parts, as a codec meets them."""

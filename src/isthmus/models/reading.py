@@ -52,7 +52,7 @@ def remarks(part: Content) -> tuple[str, ...]:
         found.append(f"declared as {media.declared}, its content is {media.media_type}")
     meant = _MEANT.get(part.spelled)
     if meant is not None and not isinstance(part, meant):
-        found.append(f"{media.media_type} in an {part.spelled} part was read as {_WORDS[type(part)]}")
+        found.append(f"{media.media_type} in a part of type {part.spelled} was read as {_WORDS[type(part)]}")
     return tuple(found)
 
 
@@ -92,7 +92,7 @@ def _file(part: Mapping[str, Any]) -> Content:
         return FileContent(Media(file_id=file["file_id"], name=name))
     data = file.get("file_data") or file.get("file_url") or (held if isinstance(held, str) else None)
     if not isinstance(data, str) or not data:
-        raise ValueError(f"a {part['type']} part needs file_data (a data URL), file_url or file_id")
+        raise ValueError(f"a part of type {part['type']} needs file_data (a data URL), file_url or file_id")
     if data.startswith(("http://", "https://", "data:")):
         return _by_media(from_url(data, name=name), FileContent)
     said = "application/pdf" if name is not None and name.lower().endswith(".pdf") else None

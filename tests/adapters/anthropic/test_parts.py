@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from isthmus.adapters.anthropic.codec import MessagesCodec
 from isthmus.errors import InvalidRequestError
+from isthmus.models.contract import GenerateContext
+from isthmus.models.jsontext import loads
 from support.anthropic_fold import answer, call, calls, request, user
-from support.media_samples import IMAGES, b64, data_url
+from support.media_samples import IMAGES, MESSAGES, TURNS, b64, data_url
 
 
 def sent(part: Any) -> tuple[Any, list[str]]:
@@ -176,3 +182,24 @@ def test_anothers_native_items_alone_are_refused_with_the_remedy(message: Any) -
     """What only another provider can read is an error that names the conversion, never an empty message."""
     with pytest.raises(InvalidRequestError, match=r"messages\[1\] has .*to_neutral"):
         request(user(), message)
+
+
+def test_a_result_block_without_its_call_is_refused() -> None:
+    """A result block needs the id of its call."""
+    with pytest.raises(InvalidRequestError, match=r"messages\[0\]\.content\[0\]: .*needs the id of the call"):
+        request(user([{"type": "tool_result", "tool_use_id": [], "content": "x"}]))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(TURNS | MESSAGES, max_size=3))
+def test_any_history_is_sent_or_refused_in_words(messages: list[Any]) -> None:
+    """F22: whatever the parts, the request is made without our bookkeeping or refused by place; nothing is changed."""
+    before, refused = copy.deepcopy(messages), "messages"
+    try:
+        body = MessagesCodec("m").encode(GenerateContext(messages=tuple(messages)), stream=False).call.body
+        assert isinstance(loads(body), dict)
+        assert b'"_isthmus"' not in body
+    except InvalidRequestError as error:
+        refused = str(error)
+    assert "messages" in refused
+    assert messages == before

@@ -6,13 +6,15 @@ import copy
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from isthmus.adapters.openai_chat.codec import ChatCodec
 from isthmus.errors import InvalidRequestError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import NoteCode
 from isthmus.models.jsontext import loads
-from support.media_samples import IMAGES, b64, data_url
+from support.media_samples import IMAGES, MESSAGES, TURNS, b64, data_url
 
 
 def sent(*messages: Any) -> tuple[list[dict[str, Any]], list[str]]:
@@ -77,7 +79,7 @@ def test_a_pdf_in_every_spelling_is_a_file_part() -> None:
     nameless = {"type": "file", "file": {"filename": "document", "file_data": url}}
     assert made[0]["content"] == [own, own, own, nameless]
     assert notes == [
-        "messages[0].content[3]: application/pdf in an image_url part was read as a document",
+        "messages[0].content[3]: application/pdf in a part of type image_url was read as a document",
     ]
 
 
@@ -124,7 +126,7 @@ def test_a_sound_in_every_spelling_is_an_input_audio_part() -> None:
     file = {"type": "input_file", "file_data": data_url("audio/wav")}
     made, notes = sent(user(own, mcp, file))
     assert made[0]["content"] == [own] * 3
-    assert [note.partition(": ")[2] for note in notes] == ["audio/wav in an input_file part was read as a sound"]
+    assert [note.partition(": ")[2] for note in notes] == ["audio/wav in a part of type input_file was read as a sound"]
 
 
 CALLS = {
@@ -237,3 +239,18 @@ def test_a_message_of_anothers_native_items_alone_is_refused() -> None:
     """A user's input that only another provider can read is an error with the remedy, never an empty message."""
     with pytest.raises(InvalidRequestError, match=r"messages\[0\] has .* alone.*to_neutral"):
         sent({"role": "user", "openai_responses_input": [{"type": "item_reference", "id": "i"}]})
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(TURNS | MESSAGES, max_size=3))
+def test_any_history_is_sent_or_refused_in_words(messages: list[Any]) -> None:
+    """F22: whatever the parts, the request is made without our bookkeeping or refused by place; nothing is changed."""
+    before, refused = copy.deepcopy(messages), "messages"
+    try:
+        body = ChatCodec("m").encode(GenerateContext(messages=tuple(messages)), stream=False).call.body
+        assert isinstance(loads(body), dict)
+        assert b'"_isthmus"' not in body
+    except InvalidRequestError as error:
+        refused = str(error)
+    assert "messages" in refused
+    assert messages == before

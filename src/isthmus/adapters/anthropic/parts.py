@@ -56,6 +56,8 @@ def blocks_of(content: Any, place: str, *, notes: list[Note]) -> list[dict[str, 
     if content is None:
         return []
     if isinstance(content, str):
+        if content.strip():
+            return [{"type": "text", "text": content}]
         content = [{"type": "text", "text": content}] if content else []
     elif isinstance(content, Mapping):
         content = [content]
@@ -76,7 +78,7 @@ def _block(part: Any, place: str, notes: list[Note]) -> dict[str, Any]:
     read = read_part(part)
     convert = _BLOCKS.get(type(read))
     if isinstance(read, OtherContent):
-        if is_own(kind) and (kind == "tool_result" or isinstance(part.get("source"), Mapping)):
+        if kind in _LOOKED_INTO and isinstance(part.get("source"), Mapping):
             return _bare(part)
         if read.problem and kind not in _SOUNDS:
             raise InvalidRequestError(f"{place}: {read.problem}")
