@@ -239,6 +239,7 @@ def test_an_error_carries_how_far_the_run_had_come() -> None:
     """`run_data` is None until a run sets it, each error's own, and survives a copy."""
     error, other = ModelBehaviorError("called a withdrawn tool"), TransientError("x")
     assert (error.message, error.run_data, other.run_data) == ("called a withdrawn tool", None, None)
+    assert ModelsException("x", run_data=RunErrorDetails("r")).run_data == RunErrorDetails("r")
     error.run_data = RunErrorDetails(raw_response="r")
     for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert (str(again), again.run_data) == ("called a withdrawn tool", RunErrorDetails("r"))

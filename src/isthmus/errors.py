@@ -86,11 +86,17 @@ class RunErrorDetails:
 class ModelsException(IsthmusError):
     """Root of what goes wrong with a model, rather than with the code that calls it.
 
-    Attributes:
-        run_data: how far the run had come; None outside of a run.
+    Args:
+        args: what went wrong.
+        run_data: how far the run had come; set by the run, None outside of one.
     """
 
     run_data: RunErrorDetails | None = None
+
+    def __init__(self, *args: object, run_data: RunErrorDetails | None = None) -> None:
+        super().__init__(*args)
+        if run_data is not None:
+            self.run_data = run_data
 
 
 class ModelBehaviorError(ModelsException):
