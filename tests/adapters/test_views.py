@@ -38,6 +38,7 @@ from isthmus.models.events import (
 from isthmus.models.fold import Fold
 from isthmus.models.messages import native_of
 from isthmus.models.responses import Choice, Message, ModelResponse
+from isthmus.models.responses import Usage as ModelUsage
 from isthmus.wire.frame import Frame
 from support.face_kit import CTX, HELLO
 
@@ -293,3 +294,34 @@ def test_events_keep_the_frame_and_its_name() -> None:
     block = to_model_event(Native("p", "citation", {"a": 1}))
     assert block is not None
     assert (block.kind, block.provider_event_type, block.raw) == ("provider", "citation", {"a": 1})
+
+
+def test_what_an_author_changes_on_a_response_is_heard() -> None:
+    """Text, usage, reasoning and finish of a response that was edited are his; the rest stays, notes once."""
+    step = StepResult(
+        (Text("a"),), "pause", "pause_turn", Usage(input_tokens=1, output_tokens=2), "r", notes=FULL.notes
+    )
+
+    def edited(change: Any) -> StepResult:
+        response = to_response(step)
+        change(response)
+        return from_response(response)
+
+    def reword(response: ModelResponse) -> None:
+        response.choices[0].message.content = "b"
+
+    def recount(response: ModelResponse) -> None:
+        response.usage = ModelUsage(prompt_tokens=5, completion_tokens=6, total_tokens=11)
+
+    def cut(response: ModelResponse) -> None:
+        response.choices[0].finish_reason = "length"
+
+    assert edited(lambda response: None) is step
+    assert edited(reword) == msgspec.structs.replace(step, events=(Text("b"),))
+    again = edited(recount)
+    assert again.usage is not None
+    assert (again.usage.input_tokens, again.usage.output_tokens, again.finish) == (5, 6, "pause")
+    assert msgspec.structs.replace(again, usage=step.usage) == step
+    thought = edited(lambda response: response.model_extra.update(reasoning_content="s"))
+    assert thought == msgspec.structs.replace(step, reasoning="s")
+    assert edited(cut) == msgspec.structs.replace(step, finish="length", raw_reason="length")

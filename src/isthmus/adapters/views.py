@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from time import time
 from typing import Any
 
+import msgspec
+
 from isthmus.adapters.chat import ChatResponse, ToolCall, peek, plain, usage_of
 from isthmus.adapters.render import with_origin
 from isthmus.errors import ProtocolError, TierError, UnclassifiedError
@@ -247,8 +249,29 @@ def from_response(response: Any) -> StepResult:
         ProtocolError: it has no choice, or no message in it.
     """
     base = response.step if isinstance(response, ModelResponse) else None
-    if base is not None and response.choices == to_response(base).choices:
+    if base is not None:
+        return _edited(response, base)
+    return _read(response)
+
+
+def _edited(response: ModelResponse, base: StepResult) -> StepResult:
+    """The reply that a response was made from, with what an author changed on its way."""
+    shown = to_response(base)
+    same = response.choices == shown.choices
+    if same and response.usage == shown.usage and response.model_extra == shown.model_extra:
         return base
+    step = _read(response)
+    step = msgspec.structs.replace(step, notes=tuple(note for note in step.notes if note not in base.notes))
+    changed = msgspec.structs.replace(base, notes=(*base.notes, *step.notes)) if same else _changed(step, base)
+    return msgspec.structs.replace(
+        changed,
+        raw_reason=base.raw_reason if step.finish == base.finish else response.choices[0].finish_reason,
+        usage=base.usage if response.usage == shown.usage else step.usage,
+        reasoning=step.reasoning,
+    )
+
+
+def _read(response: Any) -> StepResult:
     choices = peek(response, "choices")
     message = peek(choices[0], "message") if isinstance(choices, list | tuple) and choices else None
     if message is None:
@@ -280,7 +303,7 @@ def from_response(response: Any) -> StepResult:
         reasoning=reasoning if isinstance(reasoning, str) else "",
         notes=tuple(notes),
     )
-    return to_step_result(step if base is None else _changed(step, base))
+    return to_step_result(step)
 
 
 def _extra(response: Any, name: str) -> Any:
