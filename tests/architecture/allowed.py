@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from architecture.source import Module
 
-_RANK0 = {"isthmus.errors", "isthmus.secret", "isthmus.sync", "isthmus.version", "isthmus.wire.frame"}
+_RANK0 = {f"isthmus.{name}" for name in ("errors", "secret", "sync", "version", "wire.frame", "wire.retryafter")}
 _BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
 _SHARED = {"classify", "drive", "openai_chat", "anthropic"}
 _REGISTRY = "isthmus.adapters.registry"
@@ -80,6 +80,7 @@ _PINS: dict[str, tuple[str, ...]] = {
     "uvicorn": ("isthmus.studio",),
     "msgspec": ("isthmus.",),
     "pydantic": ("isthmus.models.", "isthmus.harness."),
+    "typing_extensions": ("isthmus.models.model",),
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
     "xllamacpp": ("isthmus.adapters.local",),
 }
@@ -104,6 +105,9 @@ SIGNATURES = {
     "isthmus.adapters.faces:stream_response",
     "isthmus.models.capabilities:apply_thinking",
     "isthmus.models.events:__init__",
+    "isthmus.models.model:get_response",
+    "isthmus.models.model:stream_response",
+    "isthmus.models.run:append_if_unique",
 }
 
 # Vocabularies: one name a fact, and splitting them would only hide the list.
@@ -119,6 +123,7 @@ BOUNDARIES = {
     "isthmus.adapters.faces",
     "isthmus.adapters.registry",
     "isthmus.models.model",
+    "isthmus.models.retry",
     "isthmus.conformance.replay",
     "isthmus.console.main",
 }
@@ -128,7 +133,8 @@ PROVIDERS = ("anthropic", "openai", "bedrock", "langserve", "litellm", "xllamacp
 _MAY_NAME: dict[str, tuple[str, ...]] = {
     "anthropic": ("isthmus.adapters.anthropic", "isthmus.adapters.registry"),
     "claude": ("isthmus.adapters.anthropic",),
-    "openai": ("isthmus.adapters.openai_chat", "isthmus.adapters.registry"),
+    # The public spelling of one dialect's native items is fixed by seed 004 and DESIGN section 3.
+    "openai": ("isthmus.adapters.openai_chat", "isthmus.adapters.registry", "isthmus.models.neutral"),
     "gpt-": ("isthmus.adapters.openai_chat",),
     "xllamacpp": ("isthmus.adapters.local",),
 }
