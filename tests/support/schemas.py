@@ -195,7 +195,7 @@ def fits(value: Any, schema: dict[str, Any]) -> bool:
 
 
 def filled(value: Any, schema: Any, root: dict[str, Any]) -> Any:
-    """A value with null for each key that a schema requires and that it lacks; in a union, of a branch that then fits."""
+    """A value with null for each key that a schema requires and it lacks; in a union, of a branch that then fits."""
     if not isinstance(schema, dict):
         return value
     if "$ref" in schema:

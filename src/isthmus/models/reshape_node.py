@@ -66,14 +66,14 @@ class Reshaper:
             self._endless = set()
         self._recursive = document.recursive()
 
-    def change(self, at: str, what: str, effect: str) -> None:
+    def change(self, at: str, what: str, *, effect: str) -> None:
         """Take down a change."""
         self.changes.append(Change(at, what, effect))
 
     def cannot(self, at: str, why: str) -> Schema:
         """Take down what the dialect cannot say; the schema that stands there instead."""
         if self.rules.widen:
-            self.change(at, f"{why}: any value is taken", WIDER)
+            self.change(at, f"{why}: any value is taken", effect=WIDER)
         else:
             self.problems.append(f"{at or 'root'}: {why}")
         return {}
@@ -87,12 +87,12 @@ class Reshaper:
             target = self._document.target(flat["$ref"])
             if not isinstance(target, Mapping):
                 break
-            self.change("", "the reference was put in place", EXACT)
+            self.change("", "the reference was put in place", effect=EXACT)
             flat = self._flat(copied(target), "", root=True)
         if is_nothing(flat):
             return {"not": {}}
         if "type" not in flat and "anyOf" not in flat:
-            flat = values.typed(flat, "", self)
+            flat = values.typed(flat, self, at="")
         return dict(flat)
 
     def node(self, schema: Any, at: str) -> Schema:
@@ -111,14 +111,14 @@ class Reshaper:
             return self._reference(flat, at)
         if "anyOf" in flat:
             return self._union(flat, at)
-        flat = values.narrowed(flat, at, self)
+        flat = values.narrowed(flat, self, at=at)
         if "anyOf" in flat:
             return self._union(flat, at)
         if self.rules.typed and "type" not in flat:
-            flat = values.typed(flat, at, self)
+            flat = values.typed(flat, self, at=at)
             if "type" not in flat:
                 return self.cannot(at, "a value of any type; name the type")
-        made = values.kept(flat, at, self)
+        made = values.kept(flat, self, at=at)
         for kind, shape in (("object", self._object), ("array", self._array)):
             if values.concerns(flat, kind):
                 made = shape(flat, made, at)
@@ -164,13 +164,13 @@ class Reshaper:
             place = f"{at}/allOf/{number}"
             if isinstance(part, dict) and part.keys() == {"$ref"} and rest is not True and not rest.keys() & BINDING:
                 rest = {**rest, **part}
-                self.change(place, "allOf was merged", EXACT)
+                self.change(place, "allOf was merged", effect=EXACT)
                 continue
             try:
                 rest = merged(rest, self._open(part))
-                self.change(place, "allOf was merged", EXACT)
+                self.change(place, "allOf was merged", effect=EXACT)
             except Unmergeable:
-                self.change(place, "allOf was left out: it cannot be merged", WIDER)
+                self.change(place, "allOf was left out: it cannot be merged", effect=WIDER)
         return rest
 
     def _open(self, schema: Any) -> Any:
@@ -187,7 +187,9 @@ class Reshaper:
         ref, beside = schema["$ref"], {key: value for key, value in schema.items() if key not in ("$ref", "$defs")}
         if str(ref).removeprefix(DEFS) in self._recursive:
             effect = WIDER if beside.keys() & BINDING else EXACT
-            self.change(at, f"{', '.join(sorted(beside))} beside a reference to what recurs was left out", effect)
+            self.change(
+                at, f"{', '.join(sorted(beside))} beside a reference to what recurs was left out", effect=effect
+            )
             return {"$ref": ref}
         target = self._document.target(ref)
         if target is None:
@@ -195,19 +197,19 @@ class Reshaper:
         try:
             made = merged(beside, target)
         except Unmergeable:
-            self.change(at, f"{', '.join(sorted(beside))} beside a reference was left out", WIDER)
+            self.change(at, f"{', '.join(sorted(beside))} beside a reference was left out", effect=WIDER)
             return {"$ref": ref}
-        self.change(at, "the reference was put in place of what stood beside it", EXACT)
+        self.change(at, "the reference was put in place of what stood beside it", effect=EXACT)
         return made
 
     def _without_one_of(self, schema: Schema, at: str) -> Any:
         made = {key: value for key, value in schema.items() if key not in ("oneOf", "discriminator")}
         branches = schema["oneOf"]
         if "anyOf" in made:
-            self.change(at, "oneOf beside anyOf was left out", WIDER)
+            self.change(at, "oneOf beside anyOf was left out", effect=WIDER)
             return made
         apart = values.disjoint([self._seen(branch) for branch in branches])
-        self.change(f"{at}/oneOf", "oneOf became anyOf", EXACT if apart else WIDER)
+        self.change(f"{at}/oneOf", "oneOf became anyOf", effect=EXACT if apart else WIDER)
         return {**made, "anyOf": list(branches)}
 
     def _seen(self, branch: Any) -> Any:
@@ -221,14 +223,16 @@ class Reshaper:
         rest = {key: value for key, value in schema.items() if key in ANNOTATIONS or key == "$defs"}
         beside = {key: value for key, value in schema.items() if key not in rest and key != "anyOf"}
         if root and kinds_of(schema) == ["object"] and self.rules.root_object:
-            self.change(f"{at}/anyOf", "the union at the root was left out", WIDER)
+            self.change(f"{at}/anyOf", "the union at the root was left out", effect=WIDER)
             return {**rest, **beside}
         try:
             branches = [merged(beside, self._open(branch)) for branch in schema["anyOf"]]
         except Unmergeable:
-            self.change(f"{at}/anyOf", "the union was left out: what stands beside it cannot be put into it", WIDER)
+            self.change(
+                f"{at}/anyOf", "the union was left out: what stands beside it cannot be put into it", effect=WIDER
+            )
             return {**rest, **beside}
-        self.change(at, "what stood beside the union was put into its branches", EXACT)
+        self.change(at, "what stood beside the union was put into its branches", effect=EXACT)
         return {**rest, "anyOf": branches}
 
     def _reference(self, schema: Schema, at: str) -> Schema:
@@ -245,7 +249,7 @@ class Reshaper:
         return {"$ref": ref}
 
     def _union(self, schema: Schema, at: str) -> Schema:
-        made = values.annotated(schema, at, self)
+        made = values.annotated(schema, self, at=at)
         branches: list[Schema] = []
         for number, branch in enumerate(schema["anyOf"]):
             if is_nothing(branch):
@@ -269,7 +273,9 @@ class Reshaper:
         for name, each in properties.items():
             place = f"{at}/properties/{escaped(name)}"
             if is_nothing(each):
-                self.change(place, "a property that must be left out is not told", EXACT if others is False else WIDER)
+                self.change(
+                    place, "a property that must be left out is not told", effect=EXACT if others is False else WIDER
+                )
             else:
                 shown[name] = self.node(each, place)
         lost = [name for name in needed if name not in shown]
@@ -295,23 +301,25 @@ class Reshaper:
     def _is_open(self, properties: Schema, others: Any, at: str) -> bool:
         """Whether an object takes keys that it does not name; closes one that only does not say."""
         if others is None and (properties or not at):
-            self.change(at, "the object was closed", NARROWER)
+            self.change(at, "the object was closed", effect=NARROWER)
             return False
         return others is not False
 
     def _patterns(self, schema: Schema, at: str, others: Any) -> None:
         if "patternProperties" not in schema:
             return
-        self.change(f"{at}/patternProperties", "properties by pattern: their names can no longer be given", NARROWER)
-        self.change(f"{at}/patternProperties", "properties by pattern: their values are no longer bound", WIDER)
+        self.change(
+            f"{at}/patternProperties", "properties by pattern: their names can no longer be given", effect=NARROWER
+        )
+        self.change(f"{at}/patternProperties", "properties by pattern: their values are no longer bound", effect=WIDER)
 
     def _nullable(self, made: Schema, given: Any, at: str) -> Schema:
         """A property that may be left out as one that may be null."""
         if values.takes_null(made, self.defs):
             same = isinstance(given, dict) and given.get("default", ...) is None
-            self.change(at, "required: null stands for what was left out", EXACT if same else NARROWER)
+            self.change(at, "required: null stands for what was left out", effect=EXACT if same else NARROWER)
             return made
-        self.change(at, "required: null, where it is left out", EXACT)
+        self.change(at, "required: null, where it is left out", effect=EXACT)
         return values.with_null(made)
 
     def _array(self, schema: Schema, made: Schema, at: str) -> Schema:
@@ -323,7 +331,7 @@ class Reshaper:
             if "maxItems" in self.rules.keywords:
                 made["maxItems"] = most
             else:
-                self.change(f"{at}/items", "the end of the array was left out", WIDER)
+                self.change(f"{at}/items", "the end of the array was left out", effect=WIDER)
         if prefix and "prefixItems" in self.rules.keywords:
             made["prefixItems"] = [self.node(each, f"{at}/prefixItems/{place}") for place, each in enumerate(prefix)]
             items = None if is_nothing(items) else items

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
         rules: Dialect
 
-        def change(self, at: str, what: str, effect: str) -> None:
+        def change(self, at: str, what: str, *, effect: str) -> None:
             """Take down a change."""
             ...
 
@@ -46,29 +46,29 @@ _OF_KIND: Mapping[str, tuple[str, ...]] = {
 _CUNNING = re.compile(r"\(\?[=!<P>#:imsx]|\\[bB1-9kpP]")
 
 
-def typed(schema: Schema, at: str, reshaper: Rewriter) -> Schema:
+def typed(schema: Schema, reshaper: Rewriter, *, at: str) -> Schema:
     """The schema with the type that its values or its other keywords imply; the same where they imply none."""
     found = schema.get("enum", [schema["const"]] if "const" in schema else None)
     if found:
         kinds = list(dict.fromkeys(kind_of(value) for value in found))
-        reshaper.change(at, "its type was named", "exact")
+        reshaper.change(at, "its type was named", effect="exact")
         return {"type": kinds[0] if len(kinds) == 1 else kinds, **schema}
     implied = [kind for kind, keys in _OF_KIND.items() if any(key in schema for key in keys)]
     if len(implied) != 1:
         return schema
-    reshaper.change(at, f"its type was named: {implied[0]}", "narrower")
+    reshaper.change(at, f"its type was named: {implied[0]}", effect="narrower")
     return {"type": implied[0], **schema}
 
 
-def narrowed(schema: Schema, at: str, reshaper: Rewriter) -> Schema:
+def narrowed(schema: Schema, reshaper: Rewriter, *, at: str) -> Schema:
     """The schema with values that its own type allows, of kinds that the dialect takes; perhaps as a union."""
     if "const" in schema and "enum" in schema:
         if not any(same(schema["const"], value) for value in schema["enum"]):
             return {**schema, "anyOf": []}
         schema = {key: value for key, value in schema.items() if key != "enum"}
-        reshaper.change(f"{at}/enum", "left out: there is a const", "exact")
+        reshaper.change(f"{at}/enum", "left out: there is a const", effect="exact")
     if "const" in schema and "const" not in reshaper.rules.keywords:
-        reshaper.change(at, "const became enum", "exact")
+        reshaper.change(at, "const became enum", effect="exact")
         schema = {**{key: value for key, value in schema.items() if key != "const"}, "enum": [schema["const"]]}
     if "enum" not in schema:
         if "const" in schema and not _of_types(schema["const"], kinds_of(schema)):
@@ -79,7 +79,7 @@ def narrowed(schema: Schema, at: str, reshaper: Rewriter) -> Schema:
         if _of_types(value, kinds_of(schema)) and not any(same(value, other) for other in chosen):
             chosen.append(value)
     if len(chosen) != len(schema["enum"]):
-        reshaper.change(f"{at}/enum", "values that can never be given were left out", "exact")
+        reshaper.change(f"{at}/enum", "values that can never be given were left out", effect="exact")
     if not chosen:
         return {**schema, "anyOf": []}
     strange = {kind_of(value) for value in chosen} - reshaper.rules.enum_kinds
@@ -114,7 +114,7 @@ def _without_kinds(schema: Schema, strange: set[str], *, at: str, reshaper: Rewr
     return {**loose, "anyOf": branches} if len(branches) > 1 else {**loose, **branches[0]}
 
 
-def annotated(schema: Schema, at: str, reshaper: Rewriter) -> Schema:
+def annotated(schema: Schema, reshaper: Rewriter, *, at: str) -> Schema:
     """What of a schema binds nothing and is taken; says what is not."""
     rules = reshaper.rules
     made: Schema = {}
@@ -127,7 +127,7 @@ def annotated(schema: Schema, at: str, reshaper: Rewriter) -> Schema:
         else:
             lost.append(key)
     if lost:
-        reshaper.change(at, f"{', '.join(sorted(lost))}: left out", "exact")
+        reshaper.change(at, f"{', '.join(sorted(lost))}: left out", effect="exact")
     return made
 
 
@@ -136,9 +136,9 @@ _SHAPES = frozenset(
 )
 
 
-def kept(schema: Schema, at: str, reshaper: Rewriter) -> Schema:
+def kept(schema: Schema, reshaper: Rewriter, *, at: str) -> Schema:
     """What of a schema the dialect takes, save what says how objects and arrays are made."""
-    made = annotated(schema, at, reshaper)
+    made = annotated(schema, reshaper, at=at)
     for key, value in schema.items():
         if key not in BINDING or key in _SHAPES:
             continue
@@ -167,20 +167,20 @@ def _left_out(key: str, value: Any, schema: Schema, *, made: Schema, at: str, re
         step = (1 if inclusive == "minimum" else -1) if whole else 0
         tighter = max if inclusive == "minimum" else min
         made[inclusive] = tighter(value + step, schema.get(inclusive, value + step))
-        reshaper.change(f"{at}/{key}", f"became {inclusive}", "exact" if whole else "wider")
+        reshaper.change(f"{at}/{key}", f"became {inclusive}", effect="exact" if whole else "wider")
     else:
-        reshaper.change(f"{at}/{key}", "left out", "wider")
+        reshaper.change(f"{at}/{key}", "left out", effect="wider")
 
 
 def _bound(key: str, value: Any, made: Schema, *, at: str, reshaper: Rewriter) -> None:
     """Keep what a keyword of the dialect says, where the dialect takes that too."""
     rules = reshaper.rules
     if key == "format" and value not in rules.formats:
-        reshaper.change(f"{at}/format", f"{value!r}: left out", "wider")
+        reshaper.change(f"{at}/format", f"{value!r}: left out", effect="wider")
     elif key == "pattern" and rules.pattern == "plain" and _CUNNING.search(str(value)):
-        reshaper.change(f"{at}/pattern", "look-around, references and the like: left out", "wider")
+        reshaper.change(f"{at}/pattern", "look-around, references and the like: left out", effect="wider")
     elif key == "minItems" and rules.min_items_max is not None and value > rules.min_items_max:
-        reshaper.change(f"{at}/minItems", f"{value} became {rules.min_items_max}", "wider")
+        reshaper.change(f"{at}/minItems", f"{value} became {rules.min_items_max}", effect="wider")
         made[key] = rules.min_items_max
     else:
         made.setdefault(key, copied(value))
