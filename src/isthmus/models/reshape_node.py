@@ -228,9 +228,7 @@ class Reshaper:
         try:
             branches = [merged(beside, self._open(branch)) for branch in schema["anyOf"]]
         except Unmergeable:
-            self.change(
-                f"{at}/anyOf", "the union was left out: what stands beside it cannot be put into it", effect=WIDER
-            )
+            self.change(f"{at}/anyOf", "the union was left out: it cannot be merged", effect=WIDER)
             return {**rest, **beside}
         self.change(at, "what stood beside the union was put into its branches", effect=EXACT)
         return {**rest, "anyOf": branches}
@@ -281,7 +279,7 @@ class Reshaper:
         lost = [name for name in needed if name not in shown]
         if lost:
             return self.cannot(at, f"{lost[0]!r} is required and must be left out")
-        self._patterns(schema, at, others)
+        self._patterns(schema, at)
         if shown or "properties" in schema or self.rules.closed:
             made["properties"] = shown
         if self.rules.all_required:
@@ -305,7 +303,7 @@ class Reshaper:
             return False
         return others is not False
 
-    def _patterns(self, schema: Schema, at: str, others: Any) -> None:
+    def _patterns(self, schema: Schema, at: str) -> None:
         if "patternProperties" not in schema:
             return
         self.change(

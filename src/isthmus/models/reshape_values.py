@@ -103,9 +103,8 @@ def _without_kinds(schema: Schema, strange: set[str], *, at: str, reshaper: Rewr
     whole = strange <= {"null", "boolean"} and not (
         "boolean" in strange and len([value for value in schema["enum"] if isinstance(value, bool)]) == 1
     )
-    reshaper.change(
-        f"{at}/enum", f"values of type {', '.join(sorted(strange))} became types", "exact" if whole else "wider"
-    )
+    what = f"values of type {', '.join(sorted(strange))} became types"
+    reshaper.change(f"{at}/enum", what, effect="exact" if whole else "wider")
     branches: list[Schema] = [{"type": kind, **copied(binding)} for kind in sorted(strange)]
     if plain:
         kinds = list(dict.fromkeys(kind_of(value) for value in plain))
@@ -190,14 +189,12 @@ def of_any_place(schema: Schema, prefix: list[Any], *, items: Any, at: str, resh
     """What every item of an array is, whichever its place."""
     most = schema.get("maxItems")
     ends = (items is not None and is_nothing(items)) or (most is not None and most <= len(prefix))
-    distinct: list[Any] = []
-    for each in prefix if ends else [*prefix, True if items is None else items]:
-        if each not in distinct:
-            distinct.append(each)
-    reshaper.change(
-        f"{at}/prefixItems", "each item may be what any of them is", "exact" if len(distinct) == 1 else "wider"
-    )
-    return distinct[0] if len(distinct) == 1 else True if True in distinct or {} in distinct else {"anyOf": distinct}
+    kinds = distinct(prefix if ends else [*prefix, True if items is None else items])
+    effect = "exact" if len(kinds) == 1 else "wider"
+    reshaper.change(f"{at}/prefixItems", "each item may be what any of them is", effect=effect)
+    if True in kinds or {} in kinds:
+        return True
+    return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
 
 
 def takes_null(schema: Schema, defs: Mapping[str, Any], *, seen: tuple[str, ...] = ()) -> bool:
