@@ -12,6 +12,7 @@ from isthmus.models.schemawalk import (
     DEFS,
     Schema,
     copied,
+    distinct,
     is_nothing,
     kind_of,
     kinds_of,
