@@ -36,6 +36,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     typed: bool = False
     closed: bool = False
     all_required: bool = False
+    nullable: bool = True
     items_required: bool = False
     root_object: bool = False
     ref_alone: bool = False
@@ -44,6 +45,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     enum_kinds: frozenset[str] = frozenset()
     widen: bool = False
     limits: dict[str, int] = {}
+    request_limits: dict[str, int] = {}
     names: NameRule = NameRule()
 
     @property

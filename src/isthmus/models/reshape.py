@@ -88,9 +88,14 @@ def normalise(schema: Mapping[str, Any] | bool, dialect: str) -> Normalised:
     rules = _dialect(dialect)
     if not isinstance(schema, Mapping | bool):
         raise TypeError(f"schema: must be a JSON Schema (a mapping or a boolean), not {type(schema).__name__}")
+    return by_rules(schema, rules)
+
+
+def by_rules(schema: Mapping[str, Any] | bool, rules: Dialect) -> Normalised:
+    """What `normalise` does, for rules that no dialect has by name."""
     whole: Mapping[str, Any] = {} if schema is True else {"not": {}} if schema is False else schema
     if not rules.rewrites:
-        return Normalised(copied(whole), Report(dialect), schema)
+        return Normalised(copied(whole), Report(rules.name), schema)
     made, report = _reshaped(whole, rules)
     return Normalised(made if report.usable else copied(whole), report, schema)
 

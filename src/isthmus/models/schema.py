@@ -14,14 +14,17 @@ import msgspec
 
 from isthmus.errors import ToolDefinitionError
 from isthmus.models.pytypes import python_type
+from isthmus.models.strictness import SCHEMA_NORMALIZATION_ERROR, ensure_strict_json_schema
 from isthmus.models.typebounds import NotPlain
 from isthmus.models.typeschema import Definitions, described, with_default
 from isthmus.models.validators import Validator, adapter_of, json_schema, json_schemas, object_core
 
 __all__ = [
     "MISSING",
+    "SCHEMA_NORMALIZATION_ERROR",
     "Parameter",
     "Validator",
+    "ensure_strict_json_schema",
     "object_schema",
     "object_validator",
     "python_type",
