@@ -13,24 +13,13 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 
 from isthmus.errors import ToolDefinitionError
-from isthmus.models.pytypes import python_type
-from isthmus.models.strictness import SCHEMA_NORMALIZATION_ERROR, ensure_strict_json_schema
+from isthmus.models.pytypes import python_type as python_type
+from isthmus.models.strictness import SCHEMA_NORMALIZATION_ERROR as SCHEMA_NORMALIZATION_ERROR
+from isthmus.models.strictness import ensure_strict_json_schema as ensure_strict_json_schema
 from isthmus.models.typebounds import NotPlain
 from isthmus.models.typeschema import Definitions, described, with_default
-from isthmus.models.validators import Validator, adapter_of, json_schema, json_schemas, object_core
-
-__all__ = [
-    "MISSING",
-    "SCHEMA_NORMALIZATION_ERROR",
-    "Parameter",
-    "Validator",
-    "ensure_strict_json_schema",
-    "object_schema",
-    "object_validator",
-    "python_type",
-    "type_schema",
-    "type_validator",
-]
+from isthmus.models.validators import Validator as Validator
+from isthmus.models.validators import adapter_of, json_schema, json_schemas, object_core
 
 MISSING: Any = inspect.Parameter.empty
 

@@ -73,7 +73,7 @@ def test_the_fullest_request_to_the_byte() -> None:
         b'{"model":"m","messages":[{"role":"system","content":"Be brief"},{"role":"user","content":"Hi"}],'
         b'"tools":[{"type":"function","function":{"name":"f","description":"Does f","parameters":{"type":"object",'
         b'"properties":{"x":{"type":"integer","maximum":1e16}},"$defs":{}}}},{"type":"function","function":{"name":"g",'
-        b'"parameters":{"type":"object","properties":{}},"strict":true}}],'
+        b'"parameters":{"type":"object","properties":{},"required":[],"additionalProperties":false},"strict":true}}],'
         b'"tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false,'
         b'"max_completion_tokens":100,'
         b'"response_format":{"type":"json_schema","json_schema":{"name":"out","schema":{"type":"object"}}},'

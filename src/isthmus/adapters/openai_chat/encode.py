@@ -97,7 +97,9 @@ def _named(message: Any) -> Any:
 def _legal(call: Any) -> dict[str, Any] | None:
     """The call under a legal name; None where it has one."""
     function = call.get("function") if isinstance(call, Mapping) else None
-    name = function.get("name") if isinstance(function, Mapping) else None
+    if not isinstance(function, Mapping):
+        return None
+    name = function.get("name")
     if not isinstance(name, str) or not name or legal_name(name, dialect=SCHEMAS) == name:
         return None
     return {**call, "function": {**function, "name": legal_name(name, dialect=SCHEMAS)}}
