@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from isthmus.models.events import Usage
     from isthmus.models.executor import ToolExecutor, ToolResult
     from isthmus.models.messages import MessageRole, provider_messages
+    from isthmus.models.strictness import ensure_strict_json_schema
     from isthmus.models.tools import CancellationToken, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
 
 _PLACES = {
@@ -25,6 +26,7 @@ _PLACES = {
     "Tools": "tools",
     "Usage": "events",
     "as_tool": "tools",
+    "ensure_strict_json_schema": "strictness",
     "provider_messages": "messages",
 }
 
@@ -41,6 +43,7 @@ __all__ = [
     "Tools",
     "Usage",
     "as_tool",
+    "ensure_strict_json_schema",
     "provider_messages",
 ]
 

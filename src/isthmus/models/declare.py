@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from isthmus.errors import InvalidRequestError
 from isthmus.models.contract import ToolSpec
 from isthmus.models.dialects import Dialect, legal_name
 from isthmus.models.dialects import dialect as _dialect
@@ -47,11 +48,16 @@ def declared(tools: Iterable[ToolSpec], *, dialect: str, notes: list[Note]) -> l
         tools: the tools, in order.
         dialect: a name in `dialects.toml`.
         notes: takes a note of each thing that was changed.
+
+    Raises:
+        InvalidRequestError: two tools would be sent under one name; names it.
     """
     rules, total = _dialect(dialect), Counter[str]()
-    made = []
+    made: list[Declaration] = []
     for spec in tools:
         name = legal_name(spec.name, dialect=dialect)
+        if name in (each.name for each in made):
+            raise InvalidRequestError(f"tools: two are called {name!r} here; rename one")
         if name != spec.name:
             _note(notes, f"{spec.name!r} is sent as {name!r}")
         parameters, strict = spec.parameters, spec.strict

@@ -13,7 +13,7 @@ import msgspec
 from isthmus.models.dialects import Dialect, dialect
 from isthmus.models.reshape_limits import over_limits
 from isthmus.models.reshape_node import Change, Reshaper
-from isthmus.models.schemawalk import Document, copied, kinds_of
+from isthmus.models.schemawalk import Document, copied, kinds_of, needed_definitions
 
 WRAPPED = "response"
 
@@ -128,8 +128,9 @@ def _reshaped(whole: Mapping[str, Any], rules: Dialect) -> tuple[dict[str, Any],
                 "additionalProperties": False,
             }
     made = reshaper.node(body, "")
-    if reshaper.defs and isinstance(made, dict):
-        made["$defs"] = reshaper.defs
+    defs = needed_definitions(made, reshaper.defs)
+    if defs:
+        made["$defs"] = defs
     problems = tuple(dict.fromkeys(reshaper.problems)) or over_limits(made, rules)
     if problems:
         return made, Report(rules.name, problems=problems)

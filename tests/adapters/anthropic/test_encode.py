@@ -329,3 +329,48 @@ def test_stop_strings_are_sent_and_blank_ones_left_out():
     body, made = request(user(), stop=("END", "\n"))
     assert body["stop_sequences"] == ["END"]
     assert codes(made) == ["parameter-dropped"]
+
+
+class Arguments:
+    """Arguments whose schema nobody wrote."""
+
+    def __init__(self, **properties):
+        self.schema = {"type": "object", "properties": properties}
+
+    def model_json_schema(self):
+        """The schema."""
+        return self.schema
+
+
+def test_strict_tools_are_sent_in_the_dialect():
+    """F08: a strict tool's inferred schema is closed and loses its bounds; one that cannot be said is not strict."""
+    body, sent = request(
+        user(),
+        tools=(
+            ToolSpec(name="a", args_model=Arguments(n={"type": "integer", "minimum": 1}), strict=True),
+            ToolSpec(name="b", args_model=Arguments(n={"type": "object"}), strict=True),
+        ),
+    )
+    closed = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+    assert body["tools"] == [
+        {"name": "a", "input_schema": closed, "strict": True},
+        {"name": "b", "input_schema": Arguments(n={"type": "object"}).schema, "strict": False},
+    ]
+    assert codes(sent).count("parameter-changed") == 2
+
+
+def test_an_output_loses_what_the_api_refuses():
+    """F08: an output's schema is closed and loses bounds and formats that the API refuses, with a note."""
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "maximum": 3}, "u": {"type": "string", "format": "regex"}},
+        "required": ["n"],
+    }
+    body, sent = request(user(), output=Form(schema))
+    assert body["output_config"]["format"]["schema"] == {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "u": {"type": "string"}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+    assert "parameter-changed" in codes(sent)

@@ -103,10 +103,6 @@ class _Body:
     def tools(self) -> dict[str, Any]:
         if self._ctx.tools:
             tools = [_tool(each) for each in declared(self._ctx.tools, dialect=SCHEMAS, notes=self.notes)]
-            names = [tool["name"] for tool in tools]
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice is not None:
-                raise InvalidRequestError(f"tools: two are called {twice!r} here; rename one")
             return {"tools": tools}
         if self._history.tools and "tools" not in self._ctx.options:
             # The API refuses tool blocks in a history whose tools nobody declares; 2026-11.

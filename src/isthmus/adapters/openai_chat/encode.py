@@ -9,7 +9,7 @@ from isthmus.adapters.openai_chat.history import render
 from isthmus.errors import InvalidRequestError
 from isthmus.models.contract import GenerateContext, OutputForm, ToolSpec
 from isthmus.models.declare import Declaration, declared
-from isthmus.models.dialects import legal_name, legal_names
+from isthmus.models.dialects import legal_name
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.reshape import normalise
 from isthmus.models.strictness import conforms
@@ -48,7 +48,6 @@ def _tools(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> Non
             notes.append(Note(NoteCode.PARAMETER_DROPPED, f"tool_choice {ctx.tool_choice!r}: there are no tools"))
         return
     made = declared(ctx.tools, dialect=SCHEMAS, notes=notes)
-    legal_names((spec.name for spec in ctx.tools), dialect=SCHEMAS)
     body["tools"] = [tool(each) for each in made]
     if ctx.tool_choice:
         body["tool_choice"] = _tool_choice(ctx.tool_choice, ctx.tools)
