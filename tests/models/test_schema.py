@@ -240,6 +240,24 @@ def test_faults_of_arguments_name_their_places() -> None:
     assert {error["loc"] for error in caught.value.errors()} == {("a", "street"), ("b",), ("zz",)}
 
 
+def test_a_null_for_what_may_be_left_out_counts_as_left_out() -> None:
+    """F08: a null that a strict schema asks for counts as left out, inside of fields too; a required one does not."""
+    parameters = [Parameter("a", Address), Parameter("b", str, "x"), Parameter("c", int | None, 3)]
+    check = object_validator(parameters)
+    given = {"a": {"street": "s", "number": None, "tags": None}, "b": None, "c": None}
+    expected = {"a": Address("s"), "b": "x", "c": None}
+    assert check(given) == expected
+    assert check.validate_json(json.dumps(given)) == expected
+    assert given["b"] is None
+    for wrong in ({"a": None}, {"a": {"street": None}}, {"a": {"street": "s"}, "b": 1, "c": "x"}):
+        with pytest.raises(ValidationError):
+            check(wrong)
+        with pytest.raises(ValidationError):
+            check.validate_json(json.dumps(wrong))
+    with pytest.raises(ValidationError):
+        check.validate_json("{")
+
+
 def test_the_same_recursive_type_may_stand_twice() -> None:
     """Two parameters may share a type that refers to itself."""
     check = object_validator([Parameter("a", Tree), Parameter("b", list[Tree], [])])

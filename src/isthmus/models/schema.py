@@ -14,6 +14,7 @@ import msgspec
 
 from isthmus.errors import ToolDefinitionError
 from isthmus.models.pytypes import python_type as python_type
+from isthmus.models.restore import without_nulls
 from isthmus.models.strictness import SCHEMA_NORMALIZATION_ERROR as SCHEMA_NORMALIZATION_ERROR
 from isthmus.models.strictness import ensure_strict_json_schema as ensure_strict_json_schema
 from isthmus.models.typebounds import NotPlain
@@ -100,15 +101,21 @@ def _text(annotation: Any) -> str:
 def object_validator(parameters: Sequence[Parameter], *, title: str = "") -> Validator:
     """What checks a mapping against these keys and gives a dict of Python values, defaults filled in.
 
+    A null for what may be left out, and that its type does not take, counts as left out: strict readers make models write
+    it, and others do so unasked.
+
     Args:
         parameters: the keys.
         title: the name of the object, for messages.
     """
 
+    def mended(value: Any) -> Any:
+        return without_nulls(value, object_schema(parameters))
+
     def build() -> Any:
         types = {each.name: each.annotation for each in parameters}
         defaults = {each.name: each.default for each in parameters if each.default is not MISSING}
-        return object_core(types, defaults, title=title or "arguments")
+        return object_core(types, defaults, title=title or "arguments", mended=mended)
 
     return Validator(build)
 
