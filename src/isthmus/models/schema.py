@@ -101,8 +101,8 @@ def _text(annotation: Any) -> str:
 def object_validator(parameters: Sequence[Parameter], *, title: str = "") -> Validator:
     """What checks a mapping against these keys and gives a dict of Python values, defaults filled in.
 
-    A null for what may be left out, and that its type does not take, counts as left out: strict readers make models write
-    it, and others do so unasked.
+    A null for what may be left out, and that its type does not take, counts as left out: strict readers make models
+    write it, and others do so unasked.
 
     Args:
         parameters: the keys.
@@ -110,7 +110,10 @@ def object_validator(parameters: Sequence[Parameter], *, title: str = "") -> Val
     """
 
     def mended(value: Any) -> Any:
-        return without_nulls(value, object_schema(parameters))
+        # One that is nested deeper than this can be followed stays as it is, and the check says what is wrong with it.
+        with suppress(RecursionError):
+            return without_nulls(value, object_schema(parameters))
+        return value
 
     def build() -> Any:
         types = {each.name: each.annotation for each in parameters}
