@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         ToolErrorKind,
     )
     from isthmus.models.executor import ToolExecutor, ToolResult
-        from isthmus.models.promptparts import FilePart, ImagePart, TextPart
+    from isthmus.models.promptparts import FilePart, ImagePart, TextPart
     from isthmus.models.prompts import MultiPartPromptTemplate, PromptTemplate, PromptTemplateBase
     from isthmus.models.promptspec import PromptSpec, render_instruction_text
     from isthmus.models.extract import (
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         wait_with_retry_after,
     )
     from isthmus.models.steering import SteeringInput, SteeringReceipt
+        from isthmus.models.strictness import ensure_strict_json_schema
     from isthmus.models.tools import CancellationToken, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
     from isthmus.models.typed import TypedMessage
 
@@ -149,6 +150,7 @@ _PLACES = {
     "Usage": "responses",
     "UsageTotals": "accessors",
     "as_tool": "tools",
+    "ensure_strict_json_schema": "strictness",
     "extract_retry_after": "retry_errors",
     "get_content_or_none": "extract",
     "get_json_dict_or_none": "extract",
@@ -237,6 +239,7 @@ __all__ = [
     "Usage",
     "UsageTotals",
     "as_tool",
+    "ensure_strict_json_schema",
     "extract_retry_after",
     "get_content_or_none",
     "get_json_dict_or_none",
