@@ -7,7 +7,6 @@ from architecture.source import Module
 _RANK0 = {"isthmus.errors", "isthmus.secret", "isthmus.sync", "isthmus.version", "isthmus.wire.frame"}
 _BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
 _SHARED = {"classify", "drive", "openai_chat", "anthropic"}
-_REGISTRY = "isthmus.adapters.registry"
 _TOP = ("console", "studio", "bulk")
 
 
@@ -54,7 +53,7 @@ def may_import(source: str, target: str) -> bool:
     if rank == 4:
         return False
     if rank == 5:
-        return other == "chain" or (group == "conformance" and (other == "transport" or target == _REGISTRY))
+        return other == "chain" or (group == "conformance" and other in ("transport", "adapters"))
     return rank == 7 and other_rank in (5, 6)
 
 
@@ -119,7 +118,14 @@ BOUNDARIES = {
     "isthmus.adapters.faces",
     "isthmus.adapters.registry",
     "isthmus.models.model",
+    "isthmus.conformance.laws_hygiene",
+    "isthmus.conformance.laws_maker",
+    "isthmus.conformance.laws_turn",
+    "isthmus.conformance.reading",
     "isthmus.conformance.replay",
+    "isthmus.conformance.seen",
+    "isthmus.conformance.subject",
+    "isthmus.conformance.watch",
     "isthmus.console.main",
 }
 
