@@ -118,6 +118,7 @@ BOUNDARIES = {
     "isthmus.adapters.faces",
     "isthmus.adapters.registry",
     "isthmus.models.model",
+    "isthmus.conformance.conform",
     "isthmus.conformance.laws_hygiene",
     "isthmus.conformance.laws_maker",
     "isthmus.conformance.laws_turn",

@@ -99,11 +99,14 @@ async def _judged(seen: Seen, report: Report) -> None:
             standing = Standing(law.id, SKIP, "each call takes too long")
         else:
             try:
-                findings = [_finding(law, found) async for found in law.judge(seen)]
+                findings = list({found.message: _finding(law, found) async for found in law.judge(seen)}.values())
             except NotJudged as error:
                 standing = Standing(law.id, error.status, error.reason)
             except CannotMake as error:
                 standing = Standing(law.id, SKIP, f"no fresh adapter: {error}")
+            except Exception as error:
+                # What an adapter hands over may fail in any way when it is looked at; the other laws still hold.
+                standing = Standing(law.id, SKIP, f"could not be judged: {type(error).__name__}: {error}")
         if any(finding.severity == ERROR for finding in findings):
             standing = Standing(law.id, FAIL)
         report.findings += findings

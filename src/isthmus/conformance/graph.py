@@ -44,11 +44,15 @@ def walk(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
         stack += [(where + name, inner, depth + 1) for name, inner in _members(item)]
 
 
+def _kinds(adapter: Any) -> list[type]:
+    """The adapter's own classes."""
+    foreign = ("isthmus", "builtins", "abc", "typing")
+    return [kind for kind in type(adapter).__mro__ if kind.__module__.partition(".")[0] not in foreign]
+
+
 def _roots(adapter: Any) -> Iterator[tuple[str, Any]]:
     yield "self", adapter
-    for kind in type(adapter).__mro__:
-        if kind.__module__.partition(".")[0] in ("isthmus", "builtins", "abc", "typing"):
-            continue
+    for kind in _kinds(adapter):
         for name, value in list(vars(kind).items()):
             if not name.startswith("__") and not isinstance(value, (FunctionType, classmethod, staticmethod, property)):
                 yield f"{kind.__name__}.{name}", value
@@ -61,7 +65,13 @@ def _roots(adapter: Any) -> Iterator[tuple[str, Any]]:
 
 def state(adapter: Any) -> dict[str, Any]:
     """The adapter's state as far as it shows: flags, counts, sizes and locks by place."""
-    found: dict[str, Any] = {}
+    # A class attribute is where a count begins that the instance keeps later.
+    found = {
+        f"self.{name}": value
+        for kind in reversed(_kinds(adapter))
+        for name, value in list(vars(kind).items())
+        if not name.startswith("__") and (isinstance(value, int) or value is None)
+    }
     for root, value in _roots(adapter):
         for place, item in walk(value, root):
             if isinstance(item, bool | int) or item is None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from isthmus.conformance.law import Found, Group, NotJudged, of_shape
-from isthmus.conformance.reading import CallRead, shown
+from isthmus.conformance.reading import CallRead, not_json, shown
 from isthmus.conformance.report import ERROR, WARNING
 from isthmus.conformance.seen import Heard, Seen
 from isthmus.models.contract import ToolSpec
@@ -80,7 +80,7 @@ law(
     why="It would run with half of its arguments, or with none.",
     fix="hand on a call only when its arguments came whole; report the truncation as the stop reason",
     covers=("F15", "F12"),
-    after=("answers", "reply-shape", "event-shape", "calls-stop"),
+    after=("answers", "reply-shape", "event-shape"),
 )(of_shape("cut-call"))
 
 
@@ -117,7 +117,7 @@ async def _call_offered(seen: Seen) -> AsyncIterator[Found]:
 )
 async def _call_json(seen: Seen) -> AsyncIterator[Found]:
     for heard, call in await _calls(seen):
-        place = _no_json(call.input)
+        place = not_json(call.input)
         if place:
             yield Found(f"{heard.face}: {call.name}: {place} is no JSON value", shown(call.input), "JSON values")
         elif isinstance(call.arguments, str) and isinstance(call.input, dict):
@@ -128,21 +128,6 @@ async def _call_json(seen: Seen) -> AsyncIterator[Found]:
                     shown(call.input),
                     shown(call.arguments),
                 )
-
-
-def _no_json(value: Any, place: str = "input") -> str:
-    """The place of the first value that JSON has no word for."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            found = _no_json(item, f"{place}[{key!r}]") if isinstance(key, str) else f"the key {key!r} of {place}"
-            if found:
-                return found
-        return ""
-    if isinstance(value, list | tuple):
-        return next((found for n, item in enumerate(value) if (found := _no_json(item, f"{place}[{n}]"))), "")
-    plain = value is None or isinstance(value, str | bool | int)
-    finite = isinstance(value, float) and value - value == 0
-    return "" if plain or finite else f"{place} ({type(value).__name__} {value!r:.40})"
 
 
 def _loaded(text: Any) -> Any:

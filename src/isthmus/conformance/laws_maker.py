@@ -137,6 +137,7 @@ async def _capabilities(seen: Seen) -> AsyncIterator[Found]:
     why="A chain tells its tiers apart by name, and leaves out those that do not take what is needed.",
     fix="leave id, window_tokens and supports to the base class, or set them to a str, tokens and known words",
     covers=("F23",),
+    after=("made", "capabilities"),
 )
 async def _identity(seen: Seen) -> AsyncIterator[Found]:
     adapter = seen.adapter
@@ -180,6 +181,8 @@ async def _secrets(seen: Seen) -> AsyncIterator[Found]:
     canaries = {subject.canary} if given else set(secrets_of(seen.adapter))
     if not canaries:
         raise NotJudged("it takes no key by name")
+    for name in seen.scenarios:
+        await seen.scene(name)
     for place, text in _spoken(seen):
         if any(canary in text for canary in canaries):
             yield Found(f"the key is in {place}", seen="the key", expected="nothing of it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from isthmus.conformance.law import Found, Group, NotJudged
-from isthmus.conformance.reading import shown
+from isthmus.conformance.reading import CallRead, shown
 from isthmus.conformance.report import WARNING
 from isthmus.conformance.seen import Heard, Seen
 from isthmus.errors import IsthmusError
@@ -46,6 +46,7 @@ def kind_of(name: str) -> tuple[str, ...]:
     why="A partial answer that looks finished is taken for the whole one, and never continued.",
     fix='report the provider\'s own reason: stop_reason="max_tokens" (any spelling), Finish("length"), "length"',
     covers=("F12", "F01"),
+    after=("made", "answers"),
 )
 async def _truncation_shown(seen: Seen) -> AsyncIterator[Found]:
     for name, heard in await _scenes(seen, TRUNCATES):
@@ -66,18 +67,27 @@ async def _truncation_shown(seen: Seen) -> AsyncIterator[Found]:
     why="A tool that is run with nothing, or with half of its arguments, does the wrong thing.",
     fix="let the JSON error pass as a failure of the call, or leave Call.input None with the text in arguments",
     covers=("F15",),
+    after=("made", "answers"),
 )
 async def _arguments_told(seen: Seen) -> AsyncIterator[Found]:
     for name, heard in await _scenes(seen, BREAKS_ARGUMENTS):
         reading = heard.reading
         if heard.error is not None or reading is None:
             continue
+        if any(_told(call) for call in reading.calls):
+            continue
+        right = next(
+            (usual.reading.said for usual in await seen.usual() if usual.face == heard.face and usual.reading), []
+        )
         for call in reading.calls:
-            if call.problem or (call.input is None and call.arguments):
-                continue
-            yield Found(
-                f"{heard.face}, scenario {name!r}: broken arguments became a call", shown(call.input), "an error"
-            )
+            if (call.name, call.input) not in right:
+                said = f"{heard.face}, scenario {name!r}: broken arguments became a call"
+                yield Found(said, shown(call.input), "an error")
+
+
+def _told(call: CallRead) -> bool:
+    """Whether a call says itself that its arguments are none."""
+    return bool(call.problem) or (call.input is None and bool(call.arguments))
 
 
 @law(
@@ -86,6 +96,7 @@ async def _arguments_told(seen: Seen) -> AsyncIterator[Found]:
     why="An error text that is taken for the answer is shown, stored, and sent back as history.",
     fix="raise (a TierError, or whatever your client raises); return replies only",
     covers=("F01", "F18"),
+    after=("made", "answers"),
 )
 async def _errors_raised(seen: Seen) -> AsyncIterator[Found]:
     for name, heard in await _scenes(seen, ERRORS):
@@ -99,7 +110,7 @@ async def _errors_raised(seen: Seen) -> AsyncIterator[Found]:
 def _says_so(heard: Heard) -> bool:
     """Whether the failure shows in another way: a stream without its terminal is one to every reader."""
     problems = heard.reading.problems if heard.reading is not None else []
-    return any(problem.law == "finish-present" for problem in problems)
+    return any(problem.law in ("finish-present", "error-event") for problem in problems)
 
 
 @law(
@@ -108,7 +119,7 @@ def _says_so(heard: Heard) -> bool:
     why="An opaque error can be neither retried nor mended: the chain does not know whether to try again.",
     fix="raise tier_error(class, message) or let the client's own exception pass with its status",
     covers=("F18", "F09"),
-    after=("made", "errors-raised"),
+    after=("made", "answers", "errors-raised"),
 )
 async def _errors_speak(seen: Seen) -> AsyncIterator[Found]:
     for name in seen.scenarios:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from isthmus.conformance.law import Found, Group, NotJudged, of_shape
-from isthmus.conformance.reading import deltas_joined, shown
+from isthmus.conformance.reading import deltas_joined, has_halves, is_damaged, shown
 from isthmus.conformance.report import WARNING
 from isthmus.conformance.seen import Heard, Seen
 from isthmus.conformance.subject import CannotMake
@@ -62,6 +62,8 @@ async def _answers(seen: Seen) -> AsyncIterator[Found]:
                 expected="a reply",
                 **({"severity": WARNING} if ran_out else {}),
             )
+        elif heard.reading is not None and any(problem.law == "error-event" for problem in heard.reading.problems):
+            yield Found(f"{heard.face}: an 'error' event on an ordinary request", expected="a reply")
 
 
 def _hint(heard: Heard) -> str:
@@ -140,19 +142,11 @@ law(
 )
 async def _characters_whole(seen: Seen) -> AsyncIterator[Found]:
     heards = [heard for heard in await seen.usual() if heard.reading is not None and heard.reading.text]
-    damaged = [heard for heard in heards if _broken("".join([heard.reading.text, *heard.reading.pieces]))]  # type: ignore[union-attr]
-    if len(damaged) == len(heards) > 1 and not any(_halves(h.reading.text) for h in damaged):  # type: ignore[union-attr]
+    damaged = [heard for heard in heards if is_damaged("".join([heard.reading.text, *heard.reading.pieces]))]  # type: ignore[union-attr]
+    if len(damaged) == len(heards) > 1 and not any(has_halves(h.reading.text) for h in damaged):  # type: ignore[union-attr]
         return  # Each path says the same: the model wrote it.
     for heard in damaged:
         yield Found(f"{heard.face}: broken characters in the text", seen=shown(heard.reading.text), expected="none")  # type: ignore[union-attr]
-
-
-def _halves(text: str) -> bool:
-    return any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def _broken(text: str) -> bool:
-    return "\ufffd" in text or _halves(text)
 
 
 @law(

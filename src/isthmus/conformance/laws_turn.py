@@ -10,7 +10,7 @@ from typing import Any
 
 from isthmus.adapters.base import ChatResponse, ToolCall
 from isthmus.conformance.law import Found, Group, Judge, NotJudged
-from isthmus.conformance.reading import shown
+from isthmus.conformance.reading import Reading, not_json, shown
 from isthmus.conformance.report import WARNING
 from isthmus.conformance.seen import Ask, Seen
 from isthmus.models.checks import Finding
@@ -60,12 +60,17 @@ async def _turned(seen: Seen) -> list[Turned]:
     todo = [(name, reply, outputs) for name, reply, outputs in _made_up()]
     for heard in await seen.usual():
         reading = heard.reading
-        if heard.face in ("chat", "stream_with_tools") and heard.fit and reading is not None and reading.calls:
+        if heard.face in ("chat", "stream_with_tools") and heard.fit and reading is not None and _sayable(reading):
             outputs = [f"result {number} {ODD}" for number, _ in enumerate(reading.calls)]
             todo.append((f"its own reply ({heard.face})", reading.reply, outputs))
     made = [_turn(adapter, name, reply, outputs) for name, reply, outputs in todo]
     seen.kept["turns"] = made
     return made
+
+
+def _sayable(reading: Reading) -> bool:
+    """Whether it holds calls, each with arguments that can be said in JSON."""
+    return bool(reading.calls) and not any(not_json(call.input) for call in reading.calls)
 
 
 def _turn(adapter: Any, name: str, response: Any, outputs: list[str]) -> Turned:

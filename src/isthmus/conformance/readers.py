@@ -7,7 +7,7 @@ from typing import Any
 
 from isthmus.adapters.chat import peek, usage_of
 from isthmus.adapters.views import from_response
-from isthmus.conformance.reading import CallRead, Ends, Reading, shown
+from isthmus.conformance.reading import CallRead, Ends, Reading, is_damaged, shown
 from isthmus.errors import ProtocolError
 from isthmus.models.checks import check_reply
 from isthmus.models.contract import ToolSpec
@@ -95,6 +95,8 @@ def read_step(value: Any) -> Reading:
         given = peek(item, "input") if peek(item, "type") == "call" else None
         if isinstance(given, str):
             reading.wrong("call-shape", "input must be the dict of the arguments", seen=shown(given), expected="dict")
+        elif peek(item, "type") == "call" and not peek(item, "tool"):
+            reading.wrong("call-shape", "a call without a name", seen=shown(item), expected="a name")
     ids = [peek(item, "call_id") for item in content if peek(item, "type") == "call"]
     twice = next((each for place, each in enumerate(ids) if each and each in ids[:place]), None)
     if twice is not None:
@@ -135,8 +137,12 @@ _CHAT_LAWS = {
 def read_chat(response: Any, tools: Iterable[ToolSpec], *, face: str = "chat") -> Reading:
     """A whole reply of the chat face."""
     reading = Reading(face, reply=response)
-    for found in check_reply(response, tools):
+    found_all = check_reply(response, tools)
+    cut = any(found.rule == "call-cut" for found in found_all)
+    for found in found_all:
         rule = found.rule
+        if cut and rule == "calls-stop":
+            continue
         if rule == "stop-reason" and not (isinstance(response.stop_reason, str) and response.stop_reason):
             rule = "stop-type"
         if rule in _CHAT_LAWS:
@@ -184,15 +190,18 @@ def read_pairs(items: Sequence[Any], tools: Iterable[ToolSpec]) -> Reading:
     whole.problems = [*reading.problems, *whole.problems]
     whole.pieces, whole.reasoning = reading.pieces, reading.reasoning
     streamed = "".join(reading.pieces)
-    fit = not any(problem.law in ("reply-shape", "event-shape") for problem in whole.problems)
+    fit = not any(problem.law in _HIDE_TEXT for problem in whole.problems)
     if fit and response.text is not None and response.text.strip() != streamed.strip():
         _text_differs(whole, streamed, response.text)
     whole.text = whole.text or streamed
     return whole
 
 
+_HIDE_TEXT = frozenset({"reply-shape", "event-shape", "finish-once", "nothing-after-finish"})
+
+
 def _text_differs(reading: Reading, streamed: str, final: str) -> None:
-    if "\ufffd" in streamed and "\ufffd" not in final:
+    if is_damaged(streamed) and not is_damaged(final):
         return  # The law of whole characters says it.
     reading.wrong(
         "text-agrees",
@@ -213,7 +222,7 @@ def read_texts(items: Sequence[Any]) -> Reading:
     return reading
 
 
-def read_response(value: Any, face: str = "get_response") -> Reading:
+def read_response(value: Any, *, face: str = "get_response") -> Reading:
     """A whole reply of the model face."""
     reading = Reading(face, reply=value)
     choices = peek(value, "choices")
@@ -257,6 +266,7 @@ def read_model_events(items: Sequence[Any]) -> Reading:
     reading = Reading("stream_response")
     ends = Ends(reading, "'completed'")
     response: Any = None
+    failed = False
     kinds = ("text_delta", "tool_call_arguments_delta", "reasoning", "completed", "error", "provider")
     for place, item in enumerate(items):
         kind = str(peek(item, "kind") or "")
@@ -270,8 +280,8 @@ def read_model_events(items: Sequence[Any]) -> Reading:
             continue
         if not ends.item(repr(kind), ends=kind in ("completed", "error")):
             continue
-        if kind == "completed":
-            response = peek(item, "response")
+        if kind in ("completed", "error"):
+            response, failed = peek(item, "response"), kind == "error"
         elif kind == "text_delta":
             text = peek(item, "text")
             if isinstance(text, str):
@@ -279,10 +289,12 @@ def read_model_events(items: Sequence[Any]) -> Reading:
             else:
                 reading.wrong("event-shape", f"item {place}: text must be str", seen=shown(item), expected="str")
     ends.close()
-    if response is None:
+    if failed or not ends.count:
         reading.text = "".join(reading.pieces)
+        if failed:
+            reading.wrong("error-event", "an 'error' event", seen=shown(items[-1]), expected="a reply")
         return reading
-    whole = read_response(response, "stream_response")
+    whole = read_response(response, face="stream_response")
     whole.problems = [*reading.problems, *whole.problems]
     whole.pieces = reading.pieces
     streamed = "".join(reading.pieces)

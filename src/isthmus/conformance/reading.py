@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +81,31 @@ def shown(value: Any, size: int = 120) -> str:
     except Exception as error:
         text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
     return text if len(text) <= size else text[: size - 1] + "…"
+
+
+def is_damaged(text: str) -> bool:
+    """Whether a text holds what is left of a character that was cut."""
+    return "\ufffd" in text or has_halves(text)
+
+
+def has_halves(text: str) -> bool:
+    """Whether a text holds half a surrogate pair, which no encoding can write."""
+    return any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def not_json(value: Any, place: str = "input") -> str:
+    """The place of the first value in it that JSON has no word for; "" where there is none."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            found = not_json(item, f"{place}[{key!r}]") if isinstance(key, str) else f"the key {key!r} of {place}"
+            if found:
+                return found
+        return ""
+    if isinstance(value, list | tuple):
+        return next((found for n, item in enumerate(value) if (found := not_json(item, f"{place}[{n}]"))), "")
+    plain = value is None or isinstance(value, str | bool | int)
+    finite = isinstance(value, float) and value - value == 0
+    return "" if plain or finite else f"{place} ({type(value).__name__} {value!r:.40})"
 
 
 class Ends:
