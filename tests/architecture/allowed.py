@@ -120,15 +120,16 @@ BOUNDARIES = {
     "isthmus.adapters.registry",
     "isthmus.models.model",
     "isthmus.conformance.replay",
+    "isthmus.conformance.server",
     "isthmus.console.main",
 }
 
 PROVIDERS = ("anthropic", "openai", "bedrock", "langserve", "litellm", "xllamacpp", "claude", "gpt-", "gemini", "groq")
 
 _MAY_NAME: dict[str, tuple[str, ...]] = {
-    "anthropic": ("isthmus.adapters.anthropic", "isthmus.adapters.registry"),
+    "anthropic": ("isthmus.adapters.anthropic", "isthmus.adapters.registry", "isthmus.conformance.wire_messages"),
     "claude": ("isthmus.adapters.anthropic",),
-    "openai": ("isthmus.adapters.openai_chat", "isthmus.adapters.registry"),
+    "openai": ("isthmus.adapters.openai_chat", "isthmus.adapters.registry", "isthmus.conformance.wire_chat"),
     "gpt-": ("isthmus.adapters.openai_chat",),
     "xllamacpp": ("isthmus.adapters.local",),
 }

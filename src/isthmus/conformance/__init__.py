@@ -6,11 +6,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isthmus.conformance.faults import Fault, faulty, scripted
+    from isthmus.conformance.offline import forbid_live_calls
+    from isthmus.conformance.plays import Play
     from isthmus.conformance.replay import replay
+    from isthmus.conformance.server import serve
 
-_HOMES = {"replay": "isthmus.conformance.replay"}
+_HOMES = {
+    "Fault": "isthmus.conformance.faults",
+    "Play": "isthmus.conformance.plays",
+    "faulty": "isthmus.conformance.faults",
+    "forbid_live_calls": "isthmus.conformance.offline",
+    "replay": "isthmus.conformance.replay",
+    "scripted": "isthmus.conformance.faults",
+    "serve": "isthmus.conformance.server",
+}
 
-__all__ = ["replay"]
+__all__ = ["Fault", "Play", "faulty", "forbid_live_calls", "replay", "scripted", "serve"]
 
 
 def __getattr__(name: str) -> Any:
