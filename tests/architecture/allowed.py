@@ -119,6 +119,7 @@ BOUNDARIES = {
     "isthmus.adapters.faces",
     "isthmus.adapters.registry",
     "isthmus.models.model",
+    "isthmus.conformance.recorder",
     "isthmus.conformance.replay",
     "isthmus.conformance.server",
     "isthmus.console.main",

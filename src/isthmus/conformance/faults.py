@@ -6,13 +6,13 @@ import asyncio
 import copy
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, TypeAlias
 
-from isthmus.adapters.base import ModelAdapter, ModelCapabilities, as_adapter
+from isthmus.adapters.base import ModelAdapter, as_adapter
 from isthmus.adapters.registry import load_adapter
+from isthmus.conformance.around import Around
 from isthmus.errors import ConfigError, ErrorClass, tier_error
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, Finish, StepResult, Text
@@ -190,7 +190,7 @@ def scripted(steps: Iterable[Step], **settings: Any) -> Any:
     return load_adapter("scripted", steps=tuple(steps), **settings)
 
 
-class FaultyAdapter(ModelAdapter):
+class FaultyAdapter(Around):
     """What `faulty` returns.
 
     Attributes:
@@ -198,15 +198,7 @@ class FaultyAdapter(ModelAdapter):
     """
 
     def __init__(self, inner: ModelAdapter, plan: Plan) -> None:
-        self.inner = inner
-        self.model = getattr(inner, "model", "")
-        self.id = inner.id
-        self.window_tokens = inner.window_tokens
-        self.max_output_tokens = inner.max_output_tokens
-        self.supports = inner.supports
-        self.handles_retries = inner.handles_retries
-        self.requires_streaming = inner.requires_streaming
-        self.timeouts = inner.timeouts
+        super().__init__(inner)
         self.struck: list[tuple[int, Fault]] = []
         self._plan = _planned(plan)
         self._numbers = count(1)
@@ -236,26 +228,6 @@ class FaultyAdapter(ModelAdapter):
         if fault is None:
             return await _whole(self.inner, ctx)
         return await folded(_all, _struck(_unfolded(self.inner, ctx), fault))
-
-    def capabilities(self) -> ModelCapabilities:
-        """The adapter's own."""
-        return self.inner.capabilities()
-
-    def make_tool_turn(self, response: Any, results: Sequence[tuple[Any, str]]) -> list[dict[str, Any]]:
-        """The adapter's own turns."""
-        return self.inner.make_tool_turn(response, results)
-
-    @asynccontextmanager
-    async def open_run(self) -> AsyncIterator[ModelAdapter]:
-        """What the adapter opens, just as faulty; calls are counted on."""
-        async with self.inner.open_run() as active:
-            same = copy.copy(self)
-            same.inner = active
-            yield same
-
-    async def aclose(self) -> None:
-        """Close the adapter."""
-        await self.inner.aclose()
 
 
 def _fault(cause: Cause) -> Fault | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,10 @@ from isthmus.models.jsontext import loads
 from isthmus.models.normalise import to_event
 from isthmus.models.script import Step, items_of
 from isthmus.secret import Address, Secret, names_secret
+from isthmus.transport.recorder import META, request_form
+from isthmus.transport.recording import Library, places_with, recorded_request
+from isthmus.transport.scrub import secrets_in
+from isthmus.wire.call import WireCall
 
 WIRES: tuple[Wire, ...] = (CHAT, MESSAGES)
 _NO_FRAMING = frozenset({"content-length", "transfer-encoding", "connection", "content-encoding", "keep-alive"})
@@ -107,6 +111,24 @@ class Play:
         return cls(reply=Reply(status=status, headers=headers, pieces=tuple(pieces), framing=framing))
 
     @classmethod
+    def recordings(cls, folder: str | os.PathLike[str]) -> Callable[[Received], Play]:
+        """The recorded replies below a folder, each to the request that it answered, wherever that had gone.
+
+        Raises:
+            ConfigError: there is no recording in it; when asked: none of this request.
+        """
+        root = Path(folder)
+        library = Library(root, [(place, _key(recorded_request(place))) for place in places_with(root, META)])
+
+        def find(request: Received) -> Play:
+            call = WireCall(path=request.path, body=request.body, method=request.method)
+            secrets = secrets_in(request.path, request.headers)
+            place = library.find(_key(request_form(f"http://localhost{request.path}", call, secrets=secrets)))
+            return cls.recording(place)
+
+        return find
+
+    @classmethod
     def steps(cls, *steps: Step) -> tuple[Play, ...]:
         """A reply for each step of a script; see `isthmus.conformance.scripted` for what a step is.
 
@@ -173,6 +195,10 @@ def wire_of(path: str, dialect: str | None = None) -> Wire | None:
     if dialect is not None:
         return next((wire for wire in WIRES if wire.dialect == dialect), None)
     return next((wire for wire in WIRES if any(bare.endswith(end) for end in wire.paths)), None)
+
+
+def _key(form: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: form[name] for name in ("method", "path", "query", "body")}
 
 
 def _over(usual: Sequence[tuple[str, str]], headers: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
