@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -54,16 +54,14 @@ def scrubbed_query(query: str, secrets: Iterable[str]) -> str:
 
 def scrubbed_text(text: str, secrets: Iterable[str]) -> str:
     """The text with as many asterisks in the place of each secret, key or account, so that its length is the same."""
-    for secret in _spellings(secrets):
-        text = text.replace(secret, "*" * len(secret))
-    return _ACCOUNT.sub(_masked, key_like(text, _masked))
+    return _masked(text, _spellings(secrets))
 
 
 def scrubbed_bytes(data: bytes, secrets: Iterable[str]) -> bytes:
     """The same for bytes; their number, and so the place of every cut in them, stays."""
     # Latin-1 gives each byte one character.
-    ours = [secret.encode().decode("latin-1") for secret in secrets]
-    return scrubbed_text(data.decode("latin-1"), ours).encode("latin-1")
+    spelt = [form.encode().decode("latin-1") for form in _spellings(secrets)]
+    return _masked(data.decode("latin-1"), spelt).encode("latin-1")
 
 
 def scrubbed_value(value: Any, secrets: Iterable[str]) -> Any:
@@ -80,11 +78,24 @@ def scrubbed_value(value: Any, secrets: Iterable[str]) -> Any:
     return value
 
 
-def _masked(found: re.Match[str]) -> str:
+def _masked(text: str, spelt: Iterable[str]) -> str:
+    for form in spelt:
+        text = text.replace(form, "*" * len(form))
+    return _ACCOUNT.sub(_asterisks, key_like(text, _asterisks))
+
+
+def _asterisks(found: re.Match[str]) -> str:
     return "*" * len(found[0])
 
 
-def _spellings(secrets: Iterable[str]) -> Iterator[str]:
+def _spellings(secrets: Iterable[str]) -> list[str]:
     """Each secret as it is, in a URL and in JSON; the longest first, because one may be part of another."""
-    spelt = {form for one in secrets for form in (one, quote(one, safe=""), json.dumps(one)[1:-1])}
-    return iter(sorted(spelt, key=len, reverse=True))
+    spelt = set()
+    for secret in secrets:
+        spelt |= {
+            secret,
+            quote(secret, safe=""),
+            json.dumps(secret)[1:-1],
+            json.dumps(secret, ensure_ascii=False)[1:-1],
+        }
+    return sorted(spelt, key=len, reverse=True)
