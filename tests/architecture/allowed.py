@@ -123,8 +123,10 @@ BOUNDARIES = {
     "isthmus.conformance.laws_maker",
     "isthmus.conformance.laws_turn",
     "isthmus.conformance.reading",
+    "isthmus.conformance.recorder",
     "isthmus.conformance.replay",
     "isthmus.conformance.seen",
+    "isthmus.conformance.server",
     "isthmus.conformance.subject",
     "isthmus.conformance.watch",
     "isthmus.console.main",
@@ -133,9 +135,9 @@ BOUNDARIES = {
 PROVIDERS = ("anthropic", "openai", "bedrock", "langserve", "litellm", "xllamacpp", "claude", "gpt-", "gemini", "groq")
 
 _MAY_NAME: dict[str, tuple[str, ...]] = {
-    "anthropic": ("isthmus.adapters.anthropic", "isthmus.adapters.registry"),
+    "anthropic": ("isthmus.adapters.anthropic", "isthmus.adapters.registry", "isthmus.conformance.wire_messages"),
     "claude": ("isthmus.adapters.anthropic",),
-    "openai": ("isthmus.adapters.openai_chat", "isthmus.adapters.registry"),
+    "openai": ("isthmus.adapters.openai_chat", "isthmus.adapters.registry", "isthmus.conformance.wire_chat"),
     "gpt-": ("isthmus.adapters.openai_chat",),
     "xllamacpp": ("isthmus.adapters.local",),
 }

@@ -7,19 +7,46 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isthmus.conformance.conform import conform
+    from isthmus.conformance.faults import Fault, faulty, scripted
     from isthmus.conformance.laws import LAWS
+    from isthmus.conformance.offline import forbid_live_calls
+    from isthmus.conformance.plays import Play
+    from isthmus.conformance.recorder import record, replayed
     from isthmus.conformance.replay import replay
     from isthmus.conformance.report import Finding, Report
+    from isthmus.conformance.server import serve
 
 _HOMES = {
+    "Fault": "isthmus.conformance.faults",
     "Finding": "isthmus.conformance.report",
     "LAWS": "isthmus.conformance.laws",
+    "Play": "isthmus.conformance.plays",
     "Report": "isthmus.conformance.report",
     "conform": "isthmus.conformance.conform",
+    "faulty": "isthmus.conformance.faults",
+    "forbid_live_calls": "isthmus.conformance.offline",
+    "record": "isthmus.conformance.recorder",
     "replay": "isthmus.conformance.replay",
+    "replayed": "isthmus.conformance.recorder",
+    "scripted": "isthmus.conformance.faults",
+    "serve": "isthmus.conformance.server",
 }
 
-__all__ = ["Finding", "LAWS", "Report", "conform", "replay"]  # noqa: RUF022  (plain order)
+__all__ = [  # noqa: RUF022  (plain order)
+    "Fault",
+    "Finding",
+    "LAWS",
+    "Play",
+    "Report",
+    "conform",
+    "faulty",
+    "forbid_live_calls",
+    "record",
+    "replay",
+    "replayed",
+    "scripted",
+    "serve",
+]
 
 
 def __getattr__(name: str) -> Any:
