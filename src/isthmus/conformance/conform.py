@@ -12,6 +12,7 @@ from isthmus.adapters.render import read_tools
 from isthmus.conformance.law import Law, NotJudged
 from isthmus.conformance.laws import LAWS
 from isthmus.conformance.laws_maker import Listener
+from isthmus.conformance.reels import opened_cinema
 from isthmus.conformance.report import ERROR, FAIL, PASS, SKIP, Finding, Report, Standing
 from isthmus.conformance.seen import Ask, Seen
 from isthmus.conformance.subject import CannotMake, Subject
@@ -79,7 +80,12 @@ async def conform(
         seen = Seen(subject, ask, told=tools is not None, patience=patience, heart=heart)
         seen.scenarios = scenarios or {}
         with _listening(subject, seen):
-            await _judged(seen, report)
+            if recordings is None:
+                await _judged(seen, report)
+                return
+            async with opened_cinema(subject, recordings) as cinema:
+                seen.kept["cinema"] = cinema
+                await _judged(seen, report)
 
     started = time.monotonic()
     ended = await elsewhere(judge, patience=patience + 1)
@@ -95,7 +101,7 @@ async def _judged(seen: Seen, report: Report) -> None:
         unsure = next((name for name in law.after if report.standing(name) == SKIP), None)
         if broken or (unsure and unsure != law.id):
             standing = Standing(law.id, SKIP, f"{broken or unsure} comes first")
-        elif time.monotonic() - started > _BUDGET * seen.patience or (seen.kept.get("blocks") and law.after):
+        elif time.monotonic() - started > _budget(seen) or (seen.kept.get("blocks") and law.after):
             standing = Standing(law.id, SKIP, "each call takes too long")
         else:
             try:
@@ -111,6 +117,12 @@ async def _judged(seen: Seen, report: Report) -> None:
             standing = Standing(law.id, FAIL)
         report.findings += findings
         report.laws.append(standing)
+
+
+def _budget(seen: Seen) -> float:
+    """Seconds that a run may take: each recording adds to it."""
+    cinema = seen.kept.get("cinema")
+    return _BUDGET * seen.patience + (len(cinema.reels) if cinema is not None else 0)
 
 
 def _finding(law: Law, found: Any) -> Finding:
