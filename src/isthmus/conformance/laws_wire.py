@@ -138,7 +138,7 @@ def _alike(one: Outcome, other: Outcome) -> bool:
 )
 async def _wire_cut(seen: Seen) -> AsyncIterator[Found]:
     reels = _successes(seen, streamed=True)
-    ways = (Ended.BROKEN, Ended.UNFRAMED) if _cinema(seen).through == "transport" else (Ended.BROKEN,)
+    ways = (Ended.BROKEN, Ended.UNFRAMED)
     each = max(6, min(60, _CUTS // len(reels)))
     for reel in reels:
         expected = await _whole(seen, reel)

@@ -15,6 +15,7 @@ from typing import Any
 from isthmus.conformance.damage import Cut, Split
 from isthmus.conformance.plays import Play, Received
 from isthmus.conformance.recorder import NoKeys, has_transport, over
+from isthmus.conformance.reply import Framing
 from isthmus.conformance.server import serve
 from isthmus.conformance.subject import Subject
 from isthmus.errors import ConfigError
@@ -252,5 +253,6 @@ def _play(projector: Projector, request: Received) -> Play:
     if showing.split is not None:
         play = play.damaged(Split(showing.split))
     if showing.cut is not None:
-        play = play.damaged(Cut(showing.cut))
+        unframed = showing.ended == Ended.UNFRAMED
+        play = (play.framed(Framing.CLOSE) if unframed else play).damaged(Cut(showing.cut))
     return play
