@@ -22,9 +22,6 @@ if TYPE_CHECKING:
         ToolErrorKind,
     )
     from isthmus.models.executor import ToolExecutor, ToolResult
-    from isthmus.models.promptparts import FilePart, ImagePart, TextPart
-    from isthmus.models.prompts import MultiPartPromptTemplate, PromptTemplate, PromptTemplateBase
-    from isthmus.models.promptspec import PromptSpec, render_instruction_text
     from isthmus.models.extract import (
         ReasoningContent,
         ResponseReasoningItem,
@@ -62,6 +59,9 @@ if TYPE_CHECKING:
         TextContent,
         ThinkingContent,
     )
+    from isthmus.models.promptparts import FilePart, ImagePart, TextPart
+    from isthmus.models.prompts import MultiPartPromptTemplate, PromptTemplate, PromptTemplateBase
+    from isthmus.models.promptspec import PromptSpec, render_instruction_text
     from isthmus.models.reading import read_part
     from isthmus.models.responses import (
         Choice,
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
         wait_with_retry_after,
     )
     from isthmus.models.steering import SteeringInput, SteeringReceipt
-        from isthmus.models.strictness import ensure_strict_json_schema
+    from isthmus.models.strictness import ensure_strict_json_schema
     from isthmus.models.tools import CancellationToken, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
     from isthmus.models.typed import TypedMessage
 
@@ -175,6 +175,7 @@ _PLACES = {
 _ERRORS = ("ModelBehaviorError", "ModelsException", "RunErrorDetails")
 
 __all__ = [
+    "DEFAULT_RETRY_STATUS_CODES",
     "AudioContent",
     "CallContent",
     "CancellationToken",
@@ -183,7 +184,6 @@ __all__ = [
     "CompositeRateLimiter",
     "ConcurrentRequestLimiter",
     "Config",
-    "DEFAULT_RETRY_STATUS_CODES",
     "Factory",
     "FileContent",
     "FilePart",
