@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from isthmus import build, conformance
-from isthmus.console.terminal import as_text, interruptible, say, write
+from isthmus.console.interrupt import interruptible
+from isthmus.console.terminal import as_text, say, write
 from isthmus.errors import ConfigError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import StepResult, Text
