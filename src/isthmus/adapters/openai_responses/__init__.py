@@ -1,0 +1,7 @@
+"""The Responses API: an adapter of our own over HTTP, and a client over the official SDK."""
+
+from __future__ import annotations
+
+from isthmus.adapters.openai_responses.adapter import OpenAIResponsesAdapter
+
+__all__ = ["OpenAIResponsesAdapter"]

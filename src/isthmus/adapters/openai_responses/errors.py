@@ -1,0 +1,70 @@
+"""What a failed response stands for, and the error that keeps it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from isthmus.adapters.classify import Failure
+from isthmus.errors import TierError
+
+# Codes of `response.error` that stand for a status; the Responses API reference, 2026-11.
+_STATUSES = {
+    "server_error": 500,
+    "vector_store_timeout": 504,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "failed_to_download_image": 400,
+    "image_file_not_found": 400,
+    "empty_image_file": 400,
+    "image_parse_error": 400,
+    "image_too_large": 400,
+    "image_too_small": 400,
+    "image_file_too_large": 400,
+    "image_content_policy_violation": 400,
+    "invalid_image": 400,
+    "invalid_image_format": 400,
+    "invalid_image_mode": 400,
+    "invalid_image_url": 400,
+    "invalid_base64_image": 400,
+    "unsupported_image_media_type": 400,
+    "invalid_prompt": 400,
+    "bio_policy": 400,
+}
+
+
+def failure_of(error: Any) -> TierError:
+    """The classified form of an error object inside a reply that began as a success.
+
+    Args:
+        error: `response.error`, the `error` of an error event, or such an event itself.
+    """
+    failure = Failure.parse(error)
+    made = failure.classified(status=failure.status or _STATUSES.get(failure.code or ""))
+    made.body = str(error)[:2000]
+    return made
+
+
+class ResponseError(TierError):
+    """A response that ended without an answer: failed, cancelled, cut, or waiting for what nobody here can do.
+
+    Args:
+        message: what went wrong.
+        response: the native response, or the event that said so, as plain JSON values; None where nothing came.
+        of: the classified failure: its class, status, code and the rest are taken over.
+    """
+
+    def __init__(self, message: str, *, response: Any = None, of: TierError | None = None) -> None:
+        held = {} if of is None else {name: getattr(of, name) for name in _TAKEN_OVER}
+        super().__init__(message, **held)
+        self.response = response
+        if of is not None:
+            self.error_class = of.error_class
+
+    @property
+    def error(self) -> Any:
+        """The provider's own error object, where the response or event has one."""
+        found = self.response.get("error") if isinstance(self.response, dict) else None
+        return found or (self.response if isinstance(self.response, dict) and "code" in self.response else None)
+
+
+_TAKEN_OVER = ("status", "code", "retry_after", "usage", "partial", "body")
