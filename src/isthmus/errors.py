@@ -210,6 +210,30 @@ class UnclassifiedError(TierError):
     error_class = ErrorClass.UNCLASSIFIED
 
 
+class ResponseError(TierError):
+    """A reply that ended without an answer: failed, cancelled, cut, or waiting for what nobody here can do.
+
+    Args:
+        message: what went wrong.
+        response: the provider's own response, or the event that said so, as plain JSON values; None where nothing came.
+        of: the classified failure: its class, status, code and the rest are taken over.
+    """
+
+    def __init__(self, message: str, *, response: Any = None, of: TierError | None = None) -> None:
+        taken = ("status", "code", "retry_after", "usage", "partial", "body")
+        super().__init__(message, **({} if of is None else {name: getattr(of, name) for name in taken}))
+        self.response = response
+        if of is not None:
+            self.error_class = of.error_class
+
+    @property
+    def error(self) -> Any:
+        """The provider's own error object, where there is one."""
+        held = self.response if isinstance(self.response, dict) else {}
+        inner = held.get("response")
+        return held.get("error") or (inner.get("error") if isinstance(inner, dict) else None)
+
+
 _CLASSES: dict[ErrorClass, type[TierError]] = {
     cls.error_class: cls
     for cls in (

@@ -84,6 +84,7 @@ _PINS: dict[str, tuple[str, ...]] = {
     "typing_extensions": ("isthmus.models.model", "isthmus.models.validators", "isthmus.models.pytypes"),
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
     "xllamacpp": ("isthmus.adapters.local",),
+    "openai": ("isthmus.adapters.openai_responses.sdk",),
 }
 
 
@@ -98,12 +99,15 @@ CONSTRUCTORS = {
     "DefaultAgent",
     "LocalAdapter",
     "OpenAIChatAdapter",
+    "OpenAIResponsesAdapter",
     "TierError",
     "Tool",
 }
 SIGNATURES = {
     "isthmus.adapters.faces:get_response",
     "isthmus.adapters.faces:stream_response",
+    "isthmus.adapters.openai_responses.client:get_response",
+    "isthmus.adapters.openai_responses.client:stream_response",
     "isthmus.models.capabilities:apply_thinking",
     "isthmus.models.events:__init__",
     "isthmus.models.model:get_response",
@@ -122,6 +126,8 @@ BOUNDARIES = {
     "isthmus.observability.hooks",
     "isthmus.chain.chain",
     "isthmus.adapters.faces",
+    "isthmus.adapters.openai_responses.client",
+    "isthmus.adapters.openai_responses.sdk",
     "isthmus.adapters.registry",
     "isthmus.models.model",
     "isthmus.models.retry",

@@ -219,7 +219,7 @@ def read_context(messages: Any, tools: Any = None, *, own_brief: str = "", **set
     if not isinstance(messages, Iterable):
         raise InvalidRequestError(f"messages must be a list of role dicts, not {type(messages).__name__}")
     base = remembered(messages) or GenerateContext()
-    turns = [_original(message, place) for place, message in enumerate(messages)]
+    turns = [original(message, place) for place, message in enumerate(messages)]
     lead = next((n for n, turn in enumerate(turns) if turn.get("role") not in _LEADING), len(turns))
     brief = "\n\n".join(text_of(turn.get("content")) for turn in turns[:lead]) or base.brief or own_brief
     changes = {name: value for name, value in settings.items() if value is not None}
@@ -231,7 +231,12 @@ def read_context(messages: Any, tools: Any = None, *, own_brief: str = "", **set
     return replace(base, **{**changes, "brief": brief, "messages": neutral})
 
 
-def _original(message: Any, place: int) -> Mapping[str, Any]:
+def original(message: Any, place: int) -> Mapping[str, Any]:
+    """The message that an author's was made from, native form and all, while he left it as it was; else his own.
+
+    Raises:
+        InvalidRequestError: it is no dict.
+    """
     if not isinstance(message, Mapping):
         raise InvalidRequestError(f"messages[{place}] must be a role dict, not {type(message).__name__}")
     if isinstance(message, RoleDict):

@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from isthmus.adapters.openai_responses.adapter import OpenAIResponsesAdapter
+from isthmus.adapters.openai_responses.client import ResponsesClient, ResponsesFactory
+from isthmus.errors import ResponseError
 
-__all__ = ["OpenAIResponsesAdapter"]
+__all__ = ["OpenAIResponsesAdapter", "ResponseError", "ResponsesClient", "ResponsesFactory"]

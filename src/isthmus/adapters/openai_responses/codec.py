@@ -8,12 +8,12 @@ from isthmus.adapters.classify import classify_reply
 from isthmus.adapters.codec import Request
 from isthmus.adapters.openai_responses.decode import ResponsesDecoder
 from isthmus.adapters.openai_responses.encode import DEFAULT_CEILING, request_body
-from isthmus.adapters.openai_responses.items import DIALECT
 from isthmus.adapters.openai_responses.tools import SCHEMAS
 from isthmus.errors import TierError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.dialects import legal_name
 from isthmus.models.messages import sendable
+from isthmus.models.neutral import NATIVE_DIALECT
 from isthmus.wire.call import WireCall, WireReply
 
 
@@ -30,7 +30,7 @@ class ResponsesCodec:
         temperature: sampling temperature where the context has none.
     """
 
-    dialect = DIALECT
+    dialect = NATIVE_DIALECT
 
     def __init__(
         self,

@@ -8,12 +8,13 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from isthmus.adapters.openai_responses.errors import failure_of
-from isthmus.adapters.openai_responses.items import DIALECT, Items, Slot, word
+from isthmus.adapters.openai_responses.items import Items, Slot, word
 from isthmus.adapters.openai_responses.usage import read_usage
 from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError, UnclassifiedError
 from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, framed, set_raw
 from isthmus.models.finish import finish_of
 from isthmus.models.jsontext import Raw, fields, loads
+from isthmus.models.neutral import NATIVE_DIALECT
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
 
@@ -119,7 +120,9 @@ class ResponsesDecoder:
                 kind = "error"
             else:
                 raise ProtocolError(f"an event without a type: {frame.data[:_EXCERPT].decode('utf-8', 'replace')!r}")
-        self.event_type, self.item = kind, (None, None)
+        at = loads(value["output_index"]) if "output_index" in value else None
+        slot = self._items.slots.get(at) if isinstance(at, int) else None
+        self.event_type, self.item = kind, (at, None if slot is None else slot.kind)
         handle = self._EVENTS.get(kind)
         return () if handle is None else handle(self, value, frame)
 
@@ -249,7 +252,7 @@ class ResponsesDecoder:
         finish = self._reason(status, reason, notes)
         if usage is None:
             notes.append(Note(NoteCode.USAGE_MISSING, "the provider did not say how many tokens were spent"))
-        native = Native(DIALECT, "message", json=b"[" + b",".join(output) + b"]") if output else None
+        native = Native(NATIVE_DIALECT, "message", json=b"[" + b",".join(output) + b"]") if output else None
         said = reason or word(status)
         return framed(Finish(finish.value, usage, said, None, native, tuple(notes)), frame)  # type: ignore[no-any-return]
 

@@ -42,29 +42,3 @@ def failure_of(error: Any) -> TierError:
     made = failure.classified(status=failure.status or _STATUSES.get(failure.code or ""))
     made.body = str(error)[:2000]
     return made
-
-
-class ResponseError(TierError):
-    """A response that ended without an answer: failed, cancelled, cut, or waiting for what nobody here can do.
-
-    Args:
-        message: what went wrong.
-        response: the native response, or the event that said so, as plain JSON values; None where nothing came.
-        of: the classified failure: its class, status, code and the rest are taken over.
-    """
-
-    def __init__(self, message: str, *, response: Any = None, of: TierError | None = None) -> None:
-        held = {} if of is None else {name: getattr(of, name) for name in _TAKEN_OVER}
-        super().__init__(message, **held)
-        self.response = response
-        if of is not None:
-            self.error_class = of.error_class
-
-    @property
-    def error(self) -> Any:
-        """The provider's own error object, where the response or event has one."""
-        found = self.response.get("error") if isinstance(self.response, dict) else None
-        return found or (self.response if isinstance(self.response, dict) and "code" in self.response else None)
-
-
-_TAKEN_OVER = ("status", "code", "retry_after", "usage", "partial", "body")

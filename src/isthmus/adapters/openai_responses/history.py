@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from isthmus.adapters.openai_responses.items import DIALECT
 from isthmus.adapters.openai_responses.parts import spell_for
 from isthmus.adapters.openai_responses.tools import SCHEMAS
 from isthmus.errors import InvalidRequestError
@@ -16,7 +15,7 @@ from isthmus.models.enums import MessageRole
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import Raw, dumps, loads
 from isthmus.models.messages import RESERVED, check_form, native_of, without_reserved
-from isthmus.models.neutral import NATIVE_INPUT, split
+from isthmus.models.neutral import NATIVE_DIALECT, NATIVE_INPUT, split
 
 Item = Mapping[str, Any] | Raw
 
@@ -77,7 +76,7 @@ class _Input:
         """Say one message: its native items where it has some, else what it says in the neutral form."""
         check_form(message, place)
         own = message.get(NATIVE_INPUT)
-        form, note = native_of(message, DIALECT)
+        form, note = native_of(message, NATIVE_DIALECT)
         if own:
             items = _checked(own, f"{place}.{NATIVE_INPUT}")
             # The text of the items as they came is sent while the public spelling still says the same.

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 from isthmus.errors import ProtocolError
 from isthmus.models.events import Call, CallDelta, Event, Native, Note, NoteCode, Reasoning, Text, framed
 from isthmus.models.jsontext import dumps, loads
+from isthmus.models.neutral import NATIVE_DIALECT
 from isthmus.models.normalise import make_call, parse_arguments
 from isthmus.wire.frame import Frame
-
-DIALECT = "openai-responses"
 
 _BREAK = "\n\n"
 # Items that wait for their caller; a server that runs one itself puts the result into the same output.
@@ -191,7 +190,7 @@ class Items:
         for _, text in self._rest(slot, parts):
             self._out += self.text_delta(slot, text, self._frame)
         if annotations:
-            self._emit(Native(DIALECT, "annotations", annotations))
+            self._emit(Native(NATIVE_DIALECT, "annotations", annotations))
 
     def _reasoning(self, slot: Slot, item: Mapping[str, Any]) -> None:
         parts = [
@@ -231,7 +230,7 @@ class Items:
         return name if name is None else self._names.get(name, name)
 
     def _native(self, slot: Slot, item: Mapping[str, Any]) -> None:
-        self._emit(Native(DIALECT, slot.kind, json=slot.json))
+        self._emit(Native(NATIVE_DIALECT, slot.kind, json=slot.json))
 
     def _emit(self, event: Event) -> None:
         self._out.append(framed(event, self._frame))
