@@ -231,7 +231,8 @@ class ResponseError(TierError):
         """The provider's own error object, where there is one."""
         held = self.response if isinstance(self.response, dict) else {}
         inner = held.get("response")
-        return held.get("error") or (inner.get("error") if isinstance(inner, dict) else None)
+        found = held.get("error") or (inner.get("error") if isinstance(inner, dict) else None)
+        return found or (held if held.get("type") == "error" else None)
 
 
 _CLASSES: dict[ErrorClass, type[TierError]] = {

@@ -31,6 +31,7 @@ from isthmus.wire.sse import SSEParser
 _LATER = ("websocket", "async_tools")
 _REFUSAL_RETRIES = 3
 _LONGEST_WAIT = 60.0
+_sleep = asyncio.sleep
 _SHOWN = (Text, CallDelta, Reasoning)
 
 
@@ -180,7 +181,7 @@ class ResponsesClient(Model[ModelResponse]):
         def wait(error: Exception, attempt_number: int) -> float | None:
             return wait_after(error, attempt_number, self._retries)
 
-        return await tried(once, wait, sleep=asyncio.sleep)
+        return await tried(once, wait, sleep=_sleep)
 
     async def _whole(self, asked: _Asked, token: Any) -> ModelResponse:
         async with AsyncExitStack() as stack:
