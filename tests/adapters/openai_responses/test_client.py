@@ -383,6 +383,7 @@ def test_what_it_says_of_itself() -> None:
     """It owns its retries, keeps the tracing that it is given, and needs no streaming."""
     model = ResponsesClient(Config(api_key=KEY, model="m", tracing=ModelTracing.ENABLED_WITHOUT_DATA))
     assert model.handles_retries is True
+    assert model.id == "openai-responses:m"
     assert model.requires_streaming is False
     assert model.tracing is ModelTracing.ENABLED_WITHOUT_DATA
     assert KEY not in repr(vars(model))

@@ -23,6 +23,7 @@ from isthmus.models.fold import Fold
 from isthmus.models.jsontext import loads
 from isthmus.models.messages import sendable
 from isthmus.models.model import Factory, Model
+from isthmus.models.neutral import NATIVE_DIALECT
 from isthmus.models.responses import ModelResponse, ModelStreamEvent
 from isthmus.models.retry import RetryPolicy, tried
 from isthmus.wire.frame import Frame
@@ -61,6 +62,7 @@ class ResponsesClient(Model[ModelResponse]):
     """
 
     handles_retries = True
+    supports = frozenset({"tools", "parallel-tools", "images", "documents", "output-schema"})
 
     def __init__(self, config: Config, refusal_context: str | None = None, **default_call_args: Any) -> None:
         for name in _LATER:
@@ -73,6 +75,11 @@ class ResponsesClient(Model[ModelResponse]):
         self._refusal_context = refusal_context
         self._codec = ResponsesCodec(self._connection.model)
         self._retries = RetryPolicy(max_retries=max(0, config.max_retries - 1), max_hint=_LONGEST_WAIT)
+
+    @property
+    def id(self) -> str:
+        """Provider and model, as a chain shows them."""
+        return f"{NATIVE_DIALECT}:{self.model}"
 
     @property
     def model(self) -> str:
