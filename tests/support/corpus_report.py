@@ -25,7 +25,7 @@ from support.corpus import Recording, Row, corpus_root, load, rows
 from support.corpus_reasons import reason_for
 from support.cuts import PROVIDERS, smaller_successes
 
-APIS = ("openai-responses",)
+APIS = ("openai-chat", "anthropic-messages", "openai-responses")
 FINISHES = {
     "stop": "stop",
     "completed": "stop",

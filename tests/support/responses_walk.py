@@ -44,7 +44,8 @@ def walk(body: bytes, *, stream: bool) -> Walked:
     status = None if response is None else response.get("status")
     if response is None or status not in ("completed", "incomplete"):
         return Walked("", [], None, None, True, [])
-    items = response["output"] or done
+    # What was told as done stands: the last event repeats it, with other ciphers or ids, or leaves it out.
+    items = done if len(done) >= len(response["output"]) else response["output"]
     text = "".join(
         part.get("text") or part.get("refusal") or ""
         for item in items

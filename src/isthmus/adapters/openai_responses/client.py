@@ -249,7 +249,7 @@ class ResponsesClient(Model[ModelResponse]):
             raise failure
         response = to_response(step, self.model)
         if isinstance(native, dict):
-            if step.message is not None:
+            if step.message is not None and not native.get("output"):
                 # Some servers end a stream with a response that leaves its output out.
                 native["output"] = loads(step.message.json)
             response.model_extra["openai_response"] = native

@@ -206,9 +206,8 @@ class ResponsesDecoder:
         details = loads(value.get("incomplete_details", b"null"))
         reason = word(details.get("reason")) if isinstance(details, dict) else None
         events = self._settle(output, frame, cut=status == "incomplete")
-        if len(output) < len(self._items.output()):
-            output = self._items.output()
-        self._finish = self._close(status, reason, output, frame)
+        # As they were told one by one: the last event has other ciphers of the same, and with some servers no items.
+        self._finish = self._close(status, reason, self._items.output(), frame)
         self.done = True
         return events
 
