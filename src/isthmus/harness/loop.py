@@ -329,7 +329,8 @@ def _answered(state: LoopState, results: Mapping[str, ToolResult], otherwise: st
     for call in state.calls:
         call_id = call.call_id or ""
         result = results.get(call_id)
-        answers.append(tool_message(call_id, otherwise if result is None else result.content, name=call.tool))
+        content: Any = otherwise if result is None else result.content
+        answers.append(tool_message(call_id, content, name=call.tool))
     return replace(state, messages=(*state.messages, *answers), calls=())
 
 

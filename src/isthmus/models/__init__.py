@@ -6,42 +6,64 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isthmus.models.cancellation import CancellationToken
     from isthmus.models.contract import GenerateContext, ToolSpec
+    from isthmus.models.enums import ToolChoice, ToolErrorKind
     from isthmus.models.events import Usage
     from isthmus.models.executor import ToolExecutor, ToolResult
     from isthmus.models.messages import MessageRole, provider_messages
-    from isthmus.models.tools import CancellationToken, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
+    from isthmus.models.outputs import ChatCompletionsOutputAdapter, ToolOutputAdapter
+    from isthmus.models.results import ToolError, ToolFailure, ToolOutcome, tool_outcome
+    from isthmus.models.tools import RunStateView, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
 
 _PLACES = {
-    "CancellationToken": "tools",
+    "CancellationToken": "cancellation",
+    "ChatCompletionsOutputAdapter": "outputs",
     "GenerateContext": "contract",
     "MessageRole": "messages",
+    "RunStateView": "tools",
     "Tool": "tools",
+    "ToolChoice": "enums",
+    "ToolError": "results",
+    "ToolErrorKind": "enums",
     "ToolExecutionContext": "tools",
     "ToolExecutor": "executor",
+    "ToolFailure": "results",
     "ToolHandler": "tools",
+    "ToolOutcome": "results",
+    "ToolOutputAdapter": "outputs",
     "ToolResult": "executor",
     "ToolSpec": "contract",
     "Tools": "tools",
     "Usage": "events",
     "as_tool": "tools",
     "provider_messages": "messages",
+    "tool_outcome": "results",
 }
 
 __all__ = [
     "CancellationToken",
+    "ChatCompletionsOutputAdapter",
     "GenerateContext",
     "MessageRole",
+    "RunStateView",
     "Tool",
+    "ToolChoice",
+    "ToolError",
+    "ToolErrorKind",
     "ToolExecutionContext",
     "ToolExecutor",
+    "ToolFailure",
     "ToolHandler",
+    "ToolOutcome",
+    "ToolOutputAdapter",
     "ToolResult",
     "ToolSpec",
     "Tools",
     "Usage",
     "as_tool",
     "provider_messages",
+    "tool_outcome",
 ]
 
 
