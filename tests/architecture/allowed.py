@@ -80,6 +80,8 @@ _PINS: dict[str, tuple[str, ...]] = {
     "uvicorn": ("isthmus.studio",),
     "msgspec": ("isthmus.",),
     "pydantic": ("isthmus.models.", "isthmus.harness."),
+    "pydantic_core": ("isthmus.models.",),
+    "typing_extensions": ("isthmus.models.validators",),
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
     "xllamacpp": ("isthmus.adapters.local",),
 }

@@ -1,14 +1,21 @@
-"""From Python types to JSON Schema, to what validates against them, and back."""
+"""From Python types to JSON Schema, to what validates against them, and back.
+
+The common types are described here; for any other pydantic is asked, and only then imported.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
 from isthmus.errors import ToolDefinitionError
+from isthmus.models.typebounds import NotPlain
+from isthmus.models.typeschema import Definitions, described, with_default
+from isthmus.models.validators import Validator, adapter_of, json_schema, json_schemas, object_core
 
 MISSING: Any = inspect.Parameter.empty
 
@@ -29,39 +36,6 @@ class Parameter(msgspec.Struct, frozen=True):
     description: str = ""
 
 
-class Validator:
-    """Checks values against a type; compiled when first used."""
-
-    __slots__ = ("_build", "_made")
-
-    def __init__(self, build: Callable[[], Any]) -> None:
-        self._build = build
-        self._made: Any = None
-
-    def _core(self) -> Any:
-        if self._made is None:
-            self._made = self._build()
-        return self._made
-
-    def validate(self, value: Any) -> Any:
-        """The Python value of what JSON decoded to.
-
-        Raises:
-            pydantic.ValidationError: it does not fit.
-        """
-        return self._core().validate_python(value)
-
-    __call__ = validate
-
-    def validate_json(self, data: bytes | str) -> Any:
-        """The Python value of a JSON text.
-
-        Raises:
-            pydantic.ValidationError: it is no JSON, or does not fit.
-        """
-        return self._core().validate_json(data)
-
-
 def object_schema(parameters: Sequence[Parameter], *, title: str = "") -> dict[str, Any]:
     """The JSON Schema of an object with these keys and no others; `$defs` are shared.
 
@@ -72,9 +46,51 @@ def object_schema(parameters: Sequence[Parameter], *, title: str = "") -> dict[s
     Raises:
         ToolDefinitionError: a type that has no JSON Schema; names the parameter and the type.
     """
-    model, _ = _model(parameters, title)
-    schema: dict[str, Any] = model.model_json_schema()
-    return schema
+    members, shared = _members(parameters, title)
+    for each in parameters:
+        _complete(members[each.name], each)
+    made: dict[str, Any] = {"type": "object", "properties": members, "additionalProperties": False}
+    if title:
+        made["title"] = title
+    required = [each.name for each in parameters if each.default is MISSING]
+    if required:
+        made["required"] = required
+    return {**made, "$defs": shared} if shared else made
+
+
+def _members(parameters: Sequence[Parameter], title: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The keys' schemas and their shared definitions; where one type is not plain, pydantic says them all."""
+    defs = Definitions()
+    try:
+        return {each.name: described(each.annotation, defs) for each in parameters}, defs.schemas
+    except NotPlain:
+        for each in parameters:
+            try:
+                json_schema(each.annotation)
+            except TypeError as error:
+                raise ToolDefinitionError(f"{title or 'arguments'}: parameter {each.name!r}: {error}") from None
+        return json_schemas({each.name: each.annotation for each in parameters})
+
+
+def _complete(member: dict[str, Any], parameter: Parameter) -> None:
+    """Put description and default into a key's schema; a default without a JSON form is left out."""
+    text = parameter.description or _text(parameter.annotation)
+    if text:
+        member["description"] = text
+    if parameter.default is MISSING:
+        return
+    try:
+        with_default(member, parameter.default)
+    except NotPlain:
+        from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+        with suppress(PydanticSerializationError, ValueError):
+            member["default"] = to_jsonable_python(parameter.default, inf_nan_mode="strings")
+
+
+def _text(annotation: Any) -> str:
+    extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return next((extra for extra in extras if isinstance(extra, str)), "")
 
 
 def object_validator(parameters: Sequence[Parameter], *, title: str = "") -> Validator:
@@ -84,7 +100,13 @@ def object_validator(parameters: Sequence[Parameter], *, title: str = "") -> Val
         parameters: the keys.
         title: the name of the object, for messages.
     """
-    return Validator(lambda: _Object(parameters, title))
+
+    def build() -> Any:
+        types = {each.name: each.annotation for each in parameters}
+        defaults = {each.name: each.default for each in parameters if each.default is not MISSING}
+        return object_core(types, defaults, title=title or "arguments")
+
+    return Validator(build)
 
 
 def type_schema(annotation: Any) -> dict[str, Any]:
@@ -93,59 +115,19 @@ def type_schema(annotation: Any) -> dict[str, Any]:
     Raises:
         TypeError: it has none; names it.
     """
-    from pydantic import TypeAdapter
-    from pydantic.errors import PydanticUserError
-
+    defs = Definitions()
     try:
-        return TypeAdapter(annotation).json_schema()
-    except PydanticUserError as error:
-        raise TypeError(f"{annotation!r} has no JSON Schema: {error.message}") from None
+        made = described(annotation, defs)
+    except NotPlain:
+        return json_schema(annotation)
+    return defs.completed(made)
 
 
 def type_validator(annotation: Any) -> Validator:
-    """What checks values against a type."""
-
-    def build() -> Any:
-        from pydantic import TypeAdapter
-
-        return TypeAdapter(annotation)
-
-    return Validator(build)
+    """What checks values against a type; one that nothing can check is told at the first use."""
+    return Validator(lambda: adapter_of(annotation))
 
 
 def python_type(schema: Mapping[str, Any]) -> Any:
     """A Python type for a JSON Schema."""
     raise NotImplementedError
-
-
-class _Object:
-    def __init__(self, parameters: Sequence[Parameter], title: str) -> None:
-        self._model, self._attributes = _model(parameters, title)
-
-    def validate_python(self, value: Any) -> dict[str, Any]:
-        return self._values(self._model.model_validate(value))
-
-    def validate_json(self, data: bytes | str) -> dict[str, Any]:
-        return self._values(self._model.model_validate_json(data))
-
-    def _values(self, made: Any) -> dict[str, Any]:
-        return {name: getattr(made, attribute) for name, attribute in self._attributes.items()}
-
-
-def _model(parameters: Sequence[Parameter], title: str) -> tuple[Any, dict[str, str]]:
-    from pydantic import ConfigDict, Field, create_model
-    from pydantic.errors import PydanticUserError
-
-    fields: dict[str, Any] = {}
-    attributes = {each.name: f"arg_{number}" for number, each in enumerate(parameters)}
-    for each in parameters:
-        options: dict[str, Any] = {"description": each.description} if each.description else {}
-        default = ... if each.default is MISSING else each.default
-        fields[attributes[each.name]] = (each.annotation, Field(default, alias=each.name, **options))
-    try:
-        model = create_model(title or "arguments", __config__=ConfigDict(extra="forbid"), **fields)
-        model.model_json_schema()
-    except PydanticUserError as error:
-        names = ", ".join(f"{each.name}: {each.annotation!r}" for each in parameters)
-        raise ToolDefinitionError(f"{title or 'arguments'}: no JSON Schema for {names}: {error.message}") from None
-    return model, attributes
