@@ -106,6 +106,9 @@ SIGNATURES = {
     "isthmus.adapters.faces:stream_response",
     "isthmus.models.capabilities:apply_thinking",
     "isthmus.models.events:__init__",
+    "isthmus.models.outputs:format_error",
+    "isthmus.models.outputs:format_success",
+    "isthmus.models.tools:run",
 }
 
 # Vocabularies: one name a fact, and splitting them would only hide the list.
@@ -116,6 +119,7 @@ BOUNDARIES = {
     "isthmus.models.fold",
     "isthmus.models.stream",
     "isthmus.models.executor",
+    "isthmus.models.handlers",
     "isthmus.observability.hooks",
     "isthmus.chain.chain",
     "isthmus.adapters.faces",

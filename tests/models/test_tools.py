@@ -37,7 +37,7 @@ def test_a_function_names_describes_and_types_the_tool() -> None:
     assert (search.name, search.description) == ("search", "Search the library, all of it.")
     assert schema["required"] == ["query"]
     assert schema["properties"]["query"]["description"] == "What to look for."
-    assert schema["properties"]["limit"] == {"default": 5, "title": "Limit", "type": "integer"}
+    assert schema["properties"]["limit"] == {"default": 5, "type": "integer"}
     assert schema["additionalProperties"] is False
 
 

@@ -284,7 +284,7 @@ async def _attempt(item: _Ready, limit: float | None, stop: CancellationToken) -
     forget = stop.on_cancel(stopped)
     try:
         async with scope:
-            value = await item.tool.call(item.args, token, item.context)
+            value = await item.tool.call(item.args, token, context=item.context)
             return _result(item.tool, value)
     except asyncio.CancelledError as error:
         if task is None or task.cancelling() > before:

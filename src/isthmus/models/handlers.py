@@ -44,19 +44,17 @@ def keyword_handler(func: Callable[..., Any], injected: tuple[str, ...]) -> Call
         injected: which of `INJECTED` it has.
     """
 
-    def keywords(args: Any, cancellation_token: Any, context: Any) -> dict[str, Any]:
-        given = {"cancellation_token": cancellation_token, "context": context}
-        return {**_values(args), **{key: given[key] for key in injected}}
-
     if is_async(func):
 
         async def _handle(args: Any, cancellation_token: Any = None, context: Any = None) -> Any:
-            return await func(**keywords(args, cancellation_token, context))
+            given = {"cancellation_token": cancellation_token, "context": context}
+            return await func(**{**_values(args), **{key: given[key] for key in injected}})
 
         return _handle
 
     def _handle_plainly(args: Any, cancellation_token: Any = None, context: Any = None) -> Any:
-        return func(**keywords(args, cancellation_token, context))
+        given = {"cancellation_token": cancellation_token, "context": context}
+        return func(**{**_values(args), **{key: given[key] for key in injected}})
 
     return _handle_plainly
 
@@ -70,25 +68,24 @@ def _values(args: Any) -> Mapping[str, Any]:
     return {field.alias or name: getattr(args, name) for name, field in fields.items()}
 
 
-def handler_call(handler: Callable[..., Any]) -> Callable[[Any, Any, Any], Any]:
-    """How to call a handler with arguments, token and context: the arguments first, then what it has parameters for.
+def handler_call(handler: Callable[..., Any]) -> Callable[[Any, Mapping[str, Any]], Any]:
+    """How to call a handler with arguments and what there is to inject: as much of it as it has parameters for.
 
     Parameters named `cancellation_token` and `context` get these; further positional ones get them in that order.
     """
     try:
         parameters = list(inspect.signature(handler).parameters.values())
     except (TypeError, ValueError):
-        return lambda args, token, context: handler(args)
+        return lambda args, given: handler(args)
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return lambda args, token, context: handler(args, token, context)
+        return lambda args, given: handler(args, *(given[name] for name in INJECTED))
     further = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][1:]
     by_order = iter(INJECTED)
     wanted = [p.name if p.name in INJECTED else next(by_order, None) for p in further if _is_ours(p)]
     places = [name for name in wanted if name is not None]
     names = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name in INJECTED]
 
-    def call(args: Any, token: Any, context: Any) -> Any:
-        given = {"cancellation_token": token, "context": context}
+    def call(args: Any, given: Mapping[str, Any]) -> Any:
         return handler(args, *(given[name] for name in places), **{name: given[name] for name in names})
 
     return call

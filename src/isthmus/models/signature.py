@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from isthmus.errors import ToolDefinitionError
 from isthmus.models.handlers import INJECTED, Arguments, keyword_handler
-from isthmus.models.schema import MISSING, Parameter, Validator, object_schema, object_validator
+from isthmus.models.schema import MISSING, Parameter, object_schema, object_validator
+from isthmus.models.validators import Validator
 
 
 def function_name(func: Callable[..., Any]) -> str:

@@ -106,7 +106,7 @@ class Tool(ToolSpec):
         )
         self._handler = handler
         self._formatter = formatter
-        self._call: Callable[[Any, Any, Any], Any] | None = None
+        self._call: Callable[[Any, Mapping[str, Any]], Any] | None = None
         self.retry_on_timeout = retry_on_timeout
 
     @property
@@ -213,13 +213,13 @@ class Tool(ToolSpec):
         """
         if isinstance(args, Mapping) and not isinstance(args, Arguments):
             args = validated(self, args)
-        return await self.call(args, cancellation_token, context or ToolExecutionContext())
+        return await self.call(args, cancellation_token, context=context or ToolExecutionContext())
 
-    async def call(self, args: Any, cancellation_token: CancellationToken, context: ToolExecutionContext) -> Any:
+    async def call(self, args: Any, cancellation_token: CancellationToken, *, context: ToolExecutionContext) -> Any:
         """`run` for arguments that have been checked."""
         if self._call is None:
             self._call = handler_call(self._handler)
-        call = partial(self._call, args, cancellation_token, context)
+        call = partial(self._call, args, {"cancellation_token": cancellation_token, "context": context})
         value = call() if is_async(self._handler) else await in_thread(call, self.name)
         return await value if isawaitable(value) else value
 
