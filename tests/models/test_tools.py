@@ -1,6 +1,5 @@
 """Tools as they are declared: schemas from signatures, descriptions, refusals, copies, policy."""
 
-import asyncio
 import threading
 from dataclasses import dataclass
 from datetime import date
@@ -266,20 +265,6 @@ def test_tools_refuses_what_cannot_be(options: dict[str, Any], match: str) -> No
     """A policy that cannot be kept fails when it is made, naming the field and the value."""
     with pytest.raises(ToolDefinitionError, match=match):
         Tools(**options)
-
-
-async def test_a_token_wakes_those_who_wait_from_any_thread() -> None:
-    """`cancel` in another thread ends `wait`, sets the flag and makes `raise_if_cancelled` raise."""
-    token = CancellationToken()
-    token.raise_if_cancelled()
-    waiting = asyncio.ensure_future(token.wait())
-    await asyncio.sleep(0)
-    threading.Thread(target=token.cancel).start()
-    await asyncio.wait_for(waiting, 5)
-    await token.wait()
-    assert token.cancelled
-    with pytest.raises(InterruptedError):
-        token.raise_if_cancelled()
 
 
 async def test_annotations_may_name_what_the_functions_around_hold() -> None:

@@ -12,6 +12,7 @@ from isthmus.chain import of
 from isthmus.harness.driver import RunStream
 from isthmus.harness.loop import Limits, start
 from isthmus.harness.outcome import RunResult
+from isthmus.harness.view import LiveRunView
 from isthmus.models.contract import GenerateContext, OutputForm, ToolSpec
 from isthmus.models.messages import MessageRole, check_form
 from isthmus.models.tools import ToolExecutionContext, Tools
@@ -77,7 +78,8 @@ class DefaultAgent:
             InvalidRequestError: a message is none; names its place.
         """
         begun = start((*_history(history), *_messages(input)), self._request, tools=self.tools, limits=self._limits)
-        context = ToolExecutionContext(run_id=uuid4().hex, agent_name=self.name)
+        run_id = uuid4().hex
+        context = ToolExecutionContext(run_id=run_id, agent_name=self.name, run_state=LiveRunView(run_id, {}))
         return RunStream(begun, self._chain, context=context)
 
     async def run(self, input: RunInput, history: Sequence[Message] = ()) -> RunResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from decimal import Decimal
+from math import isinf
 from typing import Any
 
 from isthmus.models.contract import ToolSpec
@@ -13,8 +14,7 @@ from isthmus.models.jsontext import loads
 from isthmus.models.messages import RESERVED
 from isthmus.models.misfits import misfits, shown
 
-_MOST_DIGITS = 400
-_EXACT_FLOATS = 2**53
+_ALL_INTEGERS = 2**53
 
 
 class ArgumentsError(ValueError):
@@ -44,7 +44,7 @@ def arguments_of(call: Call) -> dict[str, Any]:
     """The arguments of a call, with its numbers as the model wrote them.
 
     Integers of any size are exact, also those spelled with a fraction of zeros or an exponent. Any other number is a
-    float; where it was written with digits that a float loses, a `WrittenFloat`.
+    float; where it was written with digits that a float loses, a `WrittenFloat`, and a `Decimal` beyond 2^53.
 
     Raises:
         ArgumentsError: they are no JSON object.
@@ -97,11 +97,12 @@ def _read(text: str) -> Any:
         return None
 
 
-def _as_written(text: str) -> float | int:
+def _as_written(text: str) -> float | int | Decimal:
     number = float(text)
     if repr(number) == text:
         return number
+    if isinf(number) or abs(number) < _ALL_INTEGERS:
+        return WrittenFloat(text)
+    # From here on every float is an integer, though not the one that was written.
     exact = Decimal(text)
-    if abs(number) > _EXACT_FLOATS and exact.adjusted() < _MOST_DIGITS and exact == exact.to_integral_value():
-        return int(exact)
-    return WrittenFloat(text)
+    return int(exact) if exact == exact.to_integral_value() else exact
