@@ -1,10 +1,13 @@
 """Tools as they are declared: schemas from signatures, descriptions, refusals, copies, policy."""
 
+import asyncio
 import threading
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 from datetime import date
 from enum import Enum
 from functools import partial
+from inspect import signature
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -13,7 +16,7 @@ from pydantic import BaseModel
 from isthmus.errors import ToolDefinitionError
 from isthmus.models.cancellation import CancellationToken
 from isthmus.models.contract import ToolSpec
-from isthmus.models.tools import Tool, ToolExecutionContext, Tools, as_tool
+from isthmus.models.tools import RunStateView, Tool, ToolExecutionContext, Tools, as_tool, constructor_fields
 
 
 @as_tool
@@ -302,3 +305,196 @@ def test_a_generator_is_no_tool() -> None:
     for func in (counts, waits):
         with pytest.raises(ToolDefinitionError, match="generator"):
             Tool.from_function(func)
+
+
+async def test_run_gives_what_the_handler_returns() -> None:
+    """`run` checks a mapping, awaits async handlers, runs plain ones in a thread, and lets their errors out."""
+    here = threading.get_ident()
+
+    def plain(n: int) -> bool:
+        """Plain."""
+        return threading.get_ident() != here
+
+    async def waits(n: int) -> int:
+        """Wait."""
+        await asyncio.sleep(0)
+        return n
+
+    def burns(n: int) -> None:
+        """Burn."""
+        raise LookupError(n)
+
+    assert await _run(Tool.from_function(plain), {"n": 1}) is True
+    assert await _run(Tool.from_function(waits), {"n": "7"}) == 7
+    with pytest.raises(LookupError):
+        await _run(Tool.from_function(burns), {"n": 1})
+
+
+async def test_outside_of_a_run_there_is_no_run_state() -> None:
+    """A direct `tool.run` gives the handler an empty context: all of it None, no metadata."""
+    seen: list[ToolExecutionContext] = []
+    await Tool(name="t", handler=lambda args, context: seen.append(context)).run({}, CancellationToken())
+    assert seen == [ToolExecutionContext()]
+    assert (seen[0].run_id, seen[0].agent_name, seen[0].tool_call_id, seen[0].metadata, seen[0].run_state) == (
+        None,
+        None,
+        None,
+        {},
+        None,
+    )
+    with pytest.raises(FrozenInstanceError):
+        seen[0].run_id = "r"  # type: ignore[misc]
+
+
+def test_a_run_state_is_whatever_has_its_three_members() -> None:
+    """`RunStateView` is a structural protocol that can be asked about at run time."""
+
+    class Mine:
+        task_id = "t"
+        shim_state = MappingProxyType(dict[str, Any]())
+        active_skill_names = ()
+
+    assert isinstance(Mine(), RunStateView)
+    assert not isinstance(object(), RunStateView)
+
+
+@pytest.mark.parametrize(
+    ("strict", "shown"), [(None, {}), (True, {"strict": True}), (False, {"strict": False})], ids=str
+)
+def test_the_schema_says_strict_only_where_it_is_set(strict: bool | None, shown: dict[str, Any]) -> None:
+    """`strict` is None by default, which leaves it to the adapter and is not said; True and False are."""
+    parameters = {"type": "object", "properties": {"x": {"type": "string"}}}
+    spec = ToolSpec(name="t", description="d", parameters_schema=parameters, strict=strict)
+    assert spec.schema == {"name": "t", "description": "d", "parameters": parameters, **shown}
+    assert ToolSpec(name="t").strict is None
+
+
+def test_without_strict_optional_fields_and_open_objects_stay() -> None:
+    """An inferred schema keeps optional fields optional and open objects open."""
+
+    def look(topic: str, options: dict[str, Any], limit: int = 5) -> None:
+        """Look."""
+
+    for strict in (None, False):
+        told = Tool.from_function(look, strict=strict).parameters
+        assert told["required"] == ["topic", "options"]
+        assert told["properties"]["options"] in ({"type": "object", "additionalProperties": True}, {"type": "object"})
+
+
+def test_the_schema_is_made_once() -> None:
+    """Every look at the parameters of a tool gives the same object."""
+    tool = Tool(name="t", args_model=Point, handler=len)
+    assert tool.parameters is tool.parameters
+    assert (tool.args_type(), ToolSpec(name="t").args_type()) == (Point, dict)
+
+
+def test_as_args_is_the_payload_of_a_chat_completions_request() -> None:
+    """Tools, choice and parallelism as that API takes them; nothing at all without tools."""
+    function = {"type": "function", "function": search.schema}
+    assert Tools([search]).as_args() == {"tools": [function], "tool_choice": "auto", "parallel_tool_calls": False}
+    named = Tools([search], tool_choice="search", parallel_tool_calls=True).as_args()
+    assert (named["tool_choice"], named["parallel_tool_calls"]) == (
+        {"type": "function", "function": {"name": "search"}},
+        True,
+    )
+    assert Tools().as_args() == {}
+
+
+class Timed(Tool):
+    """A tool with a field more."""
+
+    def __init__(self, *, seconds: float = 1.0, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.seconds = seconds
+
+
+class Forgetful(Tool):
+    """A tool that does not keep a field of its constructor."""
+
+    def __init__(self, *, seconds: float = 1.0, **fields: Any) -> None:
+        super().__init__(**fields)
+
+
+def test_replace_carries_every_field_of_the_constructor() -> None:
+    """The fields of a copy are those of the constructor, by name: a field that is added to it cannot be lost."""
+    fields: dict[str, Any] = {
+        "name": "t",
+        "description": "d",
+        "args_model": Point,
+        "parameters_schema": {"type": "object"},
+        "strict": True,
+        "handler": len,
+        "formatter": str,
+        "retry_on_timeout": False,
+    }
+    assert set(constructor_fields(Tool)) == set(fields) == set(signature(Tool.__init__).parameters) - {"self"}
+    for made, own in ((Tool(**fields), {}), (Timed(**fields, seconds=9.0), {"seconds": 9.0})):
+        copy = made.replace()
+        assert type(copy) is type(made)
+        assert {name: getattr(copy, name) for name in constructor_fields(type(made))} == {**fields, **own}
+        assert made.with_handler(lambda old: repr).replace(handler=len) == made
+    assert Timed(**fields).replace(seconds=3.0, name="u").seconds == 3.0
+
+
+def test_a_subclass_that_keeps_no_field_cannot_be_copied() -> None:
+    """A field that a copy would lose is an error that names class and field."""
+    with pytest.raises(TypeError, match=r"'t' cannot be copied: Forgetful takes a field .*seconds"):
+        Forgetful(name="t", handler=len).replace(name="u")
+
+
+def test_handler_and_formatter_are_read_only() -> None:
+    """They are there for wrapping, not for setting."""
+    tool = Tool(name="t", handler=len, formatter=str)
+    assert (tool.handler, tool.formatter) == (len, str)
+    for name in ("handler", "formatter"):
+        with pytest.raises(AttributeError):
+            setattr(tool, name, repr)
+
+
+async def test_a_wrapper_intercepts_arguments_and_results() -> None:
+    """A handler that is wrapped gets checked arguments, may change them in a copy, and may change the result."""
+
+    def wrap(old: Any) -> Any:
+        async def handler(args: Any, cancellation_token: Any, context: Any) -> str:
+            said = old({**args, "limit": args.limit + 1}, cancellation_token, context)
+            return f"<{said}>"
+
+        return handler
+
+    wrapped = search.with_handler(wrap)
+    assert await _run(wrapped, {"query": "x"}) == "<x 6 None>"
+    assert (wrapped.schema, wrapped.args_type()) == (search.schema, search.args_type())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Tool(name="", handler=len), "tool '': give it a name"),
+        (lambda: ToolSpec(name=None), "tool None: give it a name"),  # type: ignore[arg-type]
+        (lambda: Tool(name="t", handler=7), "tool 't': handler 7 cannot be called; give a function"),  # type: ignore[arg-type]
+        (lambda: Tool(name="t", handler=len, formatter="x"), "tool 't': formatter 'x' cannot be called"),  # type: ignore[arg-type]
+        (lambda: ToolSpec(name="t", args_model=7), "tool 't': args_model 7 is no pydantic model class; give one"),
+        (lambda: ToolSpec(name="t", parameters_schema=[]), "tool 't': parameters_schema must be a dict"),  # type: ignore[arg-type]
+        (lambda: Tools(search), r"must be a list of tools, \[tool\] for one"),  # type: ignore[arg-type]
+        (lambda: Tools([7]), "7 is no function: a tool is made of one"),  # type: ignore[list-item]
+        (lambda: Tools([search, search.replace(strict=True)]), "two tools are called 'search': rename one"),
+        (lambda: Tools([search], tool_call_limits={"serch": 1}), "there is no tool 'serch'; there is search"),
+        (lambda: Tools([search], tool_call_timeout="5"), "tool_call_timeout='5': must be more than 0 seconds"),  # type: ignore[arg-type]
+        (lambda: search.replace(handlers=len), "tool 'search' has no field 'handlers'; it has name, description"),
+    ],
+)
+def test_wrong_uses_say_where_and_what_to_do(make: Any, words: str) -> None:
+    """Each wrong use fails at once with a TypeError that names the place, the value and the remedy."""
+    with pytest.raises(TypeError, match=words):
+        make()
+
+
+def test_the_policy_is_frozen_and_keeps_the_callers_list() -> None:
+    """F22: what the caller does to his list afterwards changes no policy, and the policy changes no list."""
+    given: list[Any] = [search]
+    limits = {"search": 2}
+    tools = Tools(given, tool_call_limits=limits)
+    given.clear()
+    limits["search"] = 9
+    assert (tools.normalized_tools, tools.tool_call_limits) == ((search,), {"search": 2})
+    assert Tools(tools.normalized_tools).tools == tools.tools

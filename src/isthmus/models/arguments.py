@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from decimal import Decimal
 from math import isinf
 from typing import Any
@@ -52,8 +53,11 @@ def arguments_of(call: Call) -> dict[str, Any]:
     given = call.input
     if given is None:
         raise ArgumentsError(call.problem or "they are not a JSON object")
-    if isinstance(call.arguments, str) and _has_float(given) and _read(call.arguments) == given:
-        given = json.loads(call.arguments, parse_float=_as_written)
+    if isinstance(call.arguments, str) and _has_float(given):
+        # Deeper, or of more digits, than the standard library reads: it stays as it was decoded.
+        with suppress(ValueError, RecursionError):
+            if loads(call.arguments) == given:
+                given = json.loads(call.arguments, parse_float=_as_written)
     return {key: value for key, value in given.items() if key != RESERVED}
 
 
@@ -88,13 +92,6 @@ def _has_float(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(map(_has_float, value.values()))
     return any(map(_has_float, value)) if isinstance(value, list) else isinstance(value, float)
-
-
-def _read(text: str) -> Any:
-    try:
-        return loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _as_written(text: str) -> float | int | Decimal:

@@ -317,10 +317,10 @@ def _failed(item: _Ready, error: BaseException) -> _Attempt:
 
 
 async def _cancel(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    running = [task for task in tasks if not task.done()]
-    for task in running:
+    left = list(tasks)
+    for task in left:
         task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 def _answer(call: Call, content: str | list[dict[str, Any]], outcome: str, seconds: float = 0.0) -> ToolResult:

@@ -312,6 +312,8 @@ class Tools:
 
     def _check_numbers(self, names: list[str]) -> None:
         limits = dict(self.tool_call_limits or {})
+        if self.tool_call_limits is not None:
+            object.__setattr__(self, "tool_call_limits", limits)
         stray = sorted(set(limits) - set(names))
         if stray:
             known = ", ".join(names) or "no tool"
