@@ -7,6 +7,8 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from isthmus.models.cancellation import CancellationToken
 from isthmus.models.contract import ToolSpec
@@ -611,3 +613,70 @@ async def test_a_value_that_says_error_is_a_failed_call() -> None:
     tool = Tool(name="t", handler=lambda args: {"error": "quota", "left": 0})
     (result,) = await run([tool], call("t"))
     assert (result.outcome, result.content, result.ran) == ("error", '{"error":"quota","left":0}', True)
+
+
+_KINDS = ["ok", "raise", "wait", "block", "fail", "unknown", "wrong"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kinds=st.lists(st.sampled_from(_KINDS), max_size=6),
+    parallel=st.booleans(),
+    limit=st.none() | st.integers(0, 3),
+    after=st.none() | st.integers(0, 5),
+)
+def test_each_call_has_one_answer_whatever_happens(
+    kinds: list[str], parallel: bool, limit: int | None, after: int | None
+) -> None:
+    """Whatever tools do, whoever cancels when: one answer a call, in order, starts and ends in pairs, no task left."""
+    release = threading.Event()
+    starts: list[str] = []
+    ends: list[str] = []
+
+    async def act(kind: str) -> Any:
+        await asyncio.sleep(0)
+        if kind == "raise":
+            raise KeyError(kind)
+        if kind == "wait":
+            await asyncio.Event().wait()
+        return ToolFailure(text="no", error=ToolError("no")) if kind == "fail" else kind
+
+    def block() -> None:
+        release.wait(10)
+
+    async def main() -> list[ToolResult]:
+        token = CancellationToken()
+        tools = Tools(
+            [act, block],
+            parallel_tool_calls=parallel,
+            tool_call_timeout=0.005,
+            tool_call_max_retries=1,
+            tool_call_limits=None if limit is None else {"act": limit},
+        )
+        named = {"block": "block", "unknown": "nobody"}
+        calls = [
+            call(named.get(kind, "act"), str(n), **({} if kind in ("block", "wrong") else {"kind": kind}))
+            for n, kind in enumerate(kinds)
+        ]
+        if after is not None:
+            asyncio.get_running_loop().call_later(after / 1000, token.cancel)
+        results = await run(
+            tools,
+            *calls,
+            cancellation_token=token,
+            on_tool_start=lambda each: starts.append(each.call_id),
+            on_tool_end=lambda each, result: ends.append(each.call_id),
+        )
+        assert not tasks()
+        assert token._callbacks == []
+        return results
+
+    try:
+        results = asyncio.run(main())
+    finally:
+        release.set()
+    assert [result.call_id for result in results] == [str(n) for n in range(len(kinds))]
+    assert sorted(starts) == sorted(ends) == [result.call_id for result in results if result.ran]
+    assert all(isinstance(result.content, str) and result.content for result in results)
+    if limit is not None:
+        assert sum(result.ran and result.tool == "act" for result in results) <= limit

@@ -189,6 +189,7 @@ def _unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined] # noqa: F821
     ("func", "words"),
     [
         (_no_type, r"tool '_no_type': .*annotate a$"),
+        (Searcher.__call__, r"make the tool of the bound method"),
         (lambda *args: None, r"\*args cannot be offered to a model; name each parameter"),
         (lambda **kwargs: None, r"\*\*kwargs cannot be offered"),
         (_generator, "a generator has no result to show: return the whole"),
@@ -197,7 +198,17 @@ def _unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined] # noqa: F821
         (_unknown, r"tool '_unknown': an annotation cannot be read: .*Nowhere"),
         (7, "7 is no function"),
     ],
-    ids=["annotation", "args", "kwargs", "generator", "generating object", "no schema", "unknown name", "no function"],
+    ids=[
+        "annotation",
+        "unbound",
+        "args",
+        "kwargs",
+        "generator",
+        "generating object",
+        "no schema",
+        "unknown name",
+        "no function",
+    ],
 )
 def test_what_cannot_be_offered_is_refused_at_definition(func: Any, words: str) -> None:
     """Each error comes at the definition, is a TypeError, and names the tool, the parameter and what to do."""

@@ -232,6 +232,8 @@ def test_return_values_become_text(value: Any, text: str) -> None:
 def test_a_formatter_has_the_last_word() -> None:
     """With a formatter, it alone makes the text."""
     assert Tool(name="t", handler=len, formatter=lambda v: f"<{v}>").return_value_as_string("x") == "<x>"
+    with pytest.raises(TypeError, match="its formatter must return text, not int"):
+        Tool(name="t", handler=len, formatter=len).return_value_as_string("x")  # type: ignore[arg-type]
 
 
 def test_tools_takes_functions_specs_and_tools() -> None:

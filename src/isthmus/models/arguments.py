@@ -11,7 +11,7 @@ from typing import Any
 
 from isthmus.models.contract import ToolSpec
 from isthmus.models.events import Call
-from isthmus.models.jsontext import loads
+from isthmus.models.jsontext import WrittenFloat, loads
 from isthmus.models.messages import RESERVED
 from isthmus.models.misfits import misfits, shown
 
@@ -20,25 +20,6 @@ _ALL_INTEGERS = 2**53
 
 class ArgumentsError(ValueError):
     """Arguments that do not fit; the message says which and why."""
-
-
-class WrittenFloat(float):
-    """A number with more digits than a float holds: the nearest float, and in `str`, and so in a `Decimal`, all."""
-
-    __slots__ = ("_text",)
-    _text: str
-
-    def __new__(cls, text: str) -> WrittenFloat:
-        """The float nearest to a number in JSON."""
-        made = super().__new__(cls, text)
-        made._text = text
-        return made
-
-    def __str__(self) -> str:
-        return self._text
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return WrittenFloat, (self._text,)
 
 
 def arguments_of(call: Call) -> dict[str, Any]:

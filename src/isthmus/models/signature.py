@@ -102,9 +102,9 @@ def signature_of(func: Callable[..., Any], name: str) -> tuple[Signature, Callab
     hints = _hints(func, name, wanted=shown)
     missing = [key for key in shown if key not in hints]
     if missing:
-        raise ToolDefinitionError(
-            f"tool {name!r}: a model must be told what each parameter is: annotate {', '.join(missing)}"
-        )
+        unbound = missing[0] in ("self", "cls")
+        remedy = "make the tool of the bound method" if unbound else f"annotate {', '.join(missing)}"
+        raise ToolDefinitionError(f"tool {name!r}: a model must be told what each parameter is: {remedy}")
     found = tuple(Parameter(key, hints[key], parameter.default) for key, parameter in shown.items())
     signature = Signature(f"{name}_arguments", found)
     if not all(_is_plain(each.annotation) for each in found):

@@ -228,8 +228,16 @@ class Tool(ToolSpec):
 
         The formatter's text if there is one; else a string as it is, models, dataclasses and JSON values as JSON, and
         `str()` of anything else.
+
+        Raises:
+            TypeError: the formatter gave something else than text.
         """
-        return result_text(value) if self._formatter is None else self._formatter(value)
+        if self._formatter is None:
+            return result_text(value)
+        text = self._formatter(value)
+        if not isinstance(text, str):
+            raise TypeError(f"tool {self.name!r}: its formatter must return text, not {type(text).__name__}")
+        return text
 
 
 def constructor_fields(cls: type) -> tuple[str, ...]:
