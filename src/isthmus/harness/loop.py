@@ -28,6 +28,7 @@ from isthmus.harness.outcome import Outcome, Spent
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, FinishReason, Note, NoteCode, StepResult, Text
 from isthmus.models.executor import ToolResult
+from isthmus.models.internal import lasting_messages
 from isthmus.models.messages import MessageRole, tool_message
 from isthmus.models.tools import Tools
 
@@ -329,8 +330,7 @@ def _answered(state: LoopState, results: Mapping[str, ToolResult], otherwise: st
     for call in state.calls:
         call_id = call.call_id or ""
         result = results.get(call_id)
-        content: Any = otherwise if result is None else result.content
-        answers.append(tool_message(call_id, content, name=call.tool))
+        answers.append(tool_message(call_id, otherwise if result is None else result.content, name=call.tool))
     return replace(state, messages=(*state.messages, *answers), calls=())
 
 
@@ -350,7 +350,7 @@ def _end(
         usage=state.spent.usage,
         usage_missing=state.spent.missing,
         tier=state.tier,
-        messages=state.messages,
+        messages=lasting_messages(state.messages),
         steps=state.steps,
         finish=state.finish,
         notes=state.notes,

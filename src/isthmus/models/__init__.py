@@ -8,20 +8,66 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus.models.cancellation import CancellationToken
     from isthmus.models.contract import GenerateContext, ToolSpec
-    from isthmus.models.enums import ToolChoice, ToolErrorKind
+    from isthmus.models.enums import (
+        MessageRole,
+        ModelContinuation,
+        ModelTracing,
+        PlanStepState,
+        PlanStepStatus,
+        ReasoningPhase,
+        SteeringStatus,
+        ToolChoice,
+        ToolErrorKind,
+    )
     from isthmus.models.events import Usage
     from isthmus.models.executor import ToolExecutor, ToolResult
-    from isthmus.models.messages import MessageRole, provider_messages
+    from isthmus.models.internal import (
+        internal_message,
+        is_ephemeral_message,
+        is_internal_message,
+        lasting_messages,
+        public_messages,
+    )
+    from isthmus.models.media import Media
+    from isthmus.models.messages import provider_messages
+    from isthmus.models.neutral import to_neutral
     from isthmus.models.outputs import ChatCompletionsOutputAdapter, ToolOutputAdapter
+    from isthmus.models.parts import (
+        AudioContent,
+        CallContent,
+        FileContent,
+        ImageContent,
+        OtherContent,
+        ResultContent,
+        TextContent,
+        ThinkingContent,
+    )
+    from isthmus.models.reading import read_part
     from isthmus.models.results import ToolError, ToolFailure, ToolOutcome, tool_outcome
     from isthmus.models.tools import RunStateView, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
+    from isthmus.models.typed import TypedMessage
 
 _PLACES = {
+    "AudioContent": "parts",
+    "CallContent": "parts",
     "CancellationToken": "cancellation",
     "ChatCompletionsOutputAdapter": "outputs",
+    "FileContent": "parts",
     "GenerateContext": "contract",
-    "MessageRole": "messages",
+    "ImageContent": "parts",
+    "Media": "media",
+    "MessageRole": "enums",
+    "ModelContinuation": "enums",
+    "ModelTracing": "enums",
+    "OtherContent": "parts",
+    "PlanStepState": "enums",
+    "PlanStepStatus": "enums",
+    "ReasoningPhase": "enums",
+    "ResultContent": "parts",
     "RunStateView": "tools",
+    "SteeringStatus": "enums",
+    "TextContent": "parts",
+    "ThinkingContent": "parts",
     "Tool": "tools",
     "ToolChoice": "enums",
     "ToolError": "results",
@@ -35,18 +81,41 @@ _PLACES = {
     "ToolResult": "executor",
     "ToolSpec": "contract",
     "Tools": "tools",
+    "TypedMessage": "typed",
     "Usage": "events",
     "as_tool": "tools",
+    "internal_message": "internal",
+    "is_ephemeral_message": "internal",
+    "is_internal_message": "internal",
+    "lasting_messages": "internal",
     "provider_messages": "messages",
+    "public_messages": "internal",
+    "read_part": "reading",
+    "to_neutral": "neutral",
     "tool_outcome": "results",
 }
 
 __all__ = [
+    "AudioContent",
+    "CallContent",
     "CancellationToken",
     "ChatCompletionsOutputAdapter",
+    "FileContent",
     "GenerateContext",
+    "ImageContent",
+    "Media",
     "MessageRole",
+    "ModelContinuation",
+    "ModelTracing",
+    "OtherContent",
+    "PlanStepState",
+    "PlanStepStatus",
+    "ReasoningPhase",
+    "ResultContent",
     "RunStateView",
+    "SteeringStatus",
+    "TextContent",
+    "ThinkingContent",
     "Tool",
     "ToolChoice",
     "ToolError",
@@ -60,9 +129,17 @@ __all__ = [
     "ToolResult",
     "ToolSpec",
     "Tools",
+    "TypedMessage",
     "Usage",
     "as_tool",
+    "internal_message",
+    "is_ephemeral_message",
+    "is_internal_message",
+    "lasting_messages",
     "provider_messages",
+    "public_messages",
+    "read_part",
+    "to_neutral",
     "tool_outcome",
 ]
 

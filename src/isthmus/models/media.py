@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
-from mimetypes import guess_type
 from urllib.parse import unquote_to_bytes
 
 PDF = "application/pdf"
@@ -73,6 +72,8 @@ class Media:
         """
         if not isinstance(content, bytes | bytearray | memoryview):
             raise TypeError(f"Media.of takes bytes, not {type(content).__name__}; base64 goes to Media(data=…)")
+        from mimetypes import guess_type  # reads the system's tables
+
         said = media_type or (guess_type(name)[0] if name else None)
         made = from_base64(b64encode(content).decode("ascii"), said, name=name)
         if made.media_type is None:

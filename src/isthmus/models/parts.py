@@ -172,6 +172,8 @@ class ThinkingContent(_Part):
         if self.encrypted is not None and not self.text:
             return {"type": "redacted_thinking", "data": self.encrypted}
         signed = {} if self.signature is None else {"signature": self.signature}
+        if self.encrypted is not None:
+            return {"type": "reasoning", "text": self.text, "encrypted_content": self.encrypted, **signed}
         return {"type": "thinking", "thinking": self.text, **signed}
 
 

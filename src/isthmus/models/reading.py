@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from isthmus.models.jsontext import dumps
 from isthmus.models.media import Media, from_base64, from_url
+from isthmus.models.messages import without_reserved
 from isthmus.models.parts import (
     AudioContent,
     CallContent,
@@ -132,7 +133,7 @@ def _call(part: Mapping[str, Any]) -> Content:
     function = part.get("function")
     held = function if isinstance(function, Mapping) else part
     given = held.get("arguments") if "arguments" in held else held.get("input")
-    arguments = given if isinstance(given, str) else dumps({} if given is None else given).decode()
+    arguments = given if isinstance(given, str) else dumps({} if given is None else without_reserved(given)).decode()
     name, call_id = held.get("name"), part.get("call_id") or part.get("id")
     if not isinstance(name, str) or not isinstance(call_id, str):
         raise ValueError(f"a part of type {part['type']} needs an id and a name, as strings")
@@ -148,17 +149,30 @@ def _result(part: Mapping[str, Any]) -> Content:
 
 
 def result_content(given: Any) -> str | tuple[Content, ...]:
-    """What a tool gave as text or parts: a list of parts, or one part, is read; any other value is its JSON text."""
+    """What a tool gave, as text or parts.
+
+    A text, image, file or sound, and a list with one or with strings alone, are read; what is none among them, and any
+    other value, is its JSON text: a tool may well return an object that has a `type` of its own.
+    """
     if given is None or isinstance(given, str):
         return given or ""
-    parts = [given] if isinstance(given, Mapping) else given
-    if isinstance(parts, list | tuple) and all(_is_part(item) for item in parts):
-        return tuple(read_part({"type": "text", "text": item} if isinstance(item, str) else item) for item in parts)
-    return dumps(given).decode()
+    items = [given] if isinstance(given, Mapping) else given
+    if not isinstance(items, list | tuple):
+        return _json_text(given)
+    parts = [_shown(item) for item in items]
+    if not any(parts) and not all(isinstance(item, str) for item in items):
+        return _json_text(given)
+    return tuple(part or TextContent(_json_text(item)) for part, item in zip(parts, items, strict=True))
 
 
-def _is_part(item: Any) -> bool:
-    return isinstance(item, str) or (isinstance(item, Mapping) and item.get("type") in _READERS)
+def _shown(item: Any) -> Content | None:
+    """The part that a tool gave to be looked at, or None where it is something else."""
+    part = read_part(item) if isinstance(item, Mapping) else None
+    return part if isinstance(part, TextContent | ImageContent | FileContent | AudioContent) else None
+
+
+def _json_text(value: Any) -> str:
+    return value if isinstance(value, str) else dumps(value).decode()
 
 
 def _thinking(part: Mapping[str, Any]) -> Content:

@@ -8,6 +8,7 @@ from typing import Any
 
 from isthmus.errors import InvalidRequestError
 from isthmus.models.jsontext import dumps, loads
+from isthmus.models.messages import copied
 from isthmus.models.parts import CallContent, Content, TextContent
 from isthmus.models.reading import read_part
 
@@ -51,12 +52,12 @@ class TypedMessage:
         if isinstance(read.get("content"), list | tuple):
             read["content"] = tuple(_read(part) for part in read["content"])
         elif "content" in read:
-            read["content"] = _own(read["content"])
+            read["content"] = copied(read["content"])
         return cls(
             **read,
             tool_calls=tuple(_read_call(call) for call in calls or ()) if listed else (),
             extra={
-                key: _own(value)
+                key: copied(value)
                 for key, value in message.items()
                 if key not in _FIELDS or (key == "tool_calls" and not listed)
             },
@@ -70,7 +71,7 @@ class TypedMessage:
             members["content"] = [_written(part) for part in self.content]
         if self.tool_calls or "tool_calls" not in self.extra:
             members["tool_calls"] = [_written(call) for call in self.tool_calls]
-        members = {**{key: _own(value) for key, value in self.extra.items()}, **members}
+        members = {**{key: copied(value) for key, value in self.extra.items()}, **members}
         new = [name for name in _FIELDS if members.get(name) is not None and (name != "tool_calls" or self.tool_calls)]
         return {key: members[key] for key in dict.fromkeys((*self._keys, *new, *self.extra)) if key in members}
 
@@ -99,23 +100,16 @@ class TypedMessage:
 
 
 def _read(part: Any) -> Any:
-    return read_part(_own(part)) if isinstance(part, Mapping) else part
+    return read_part(copied(part)) if isinstance(part, Mapping) else part
 
 
 def _read_call(call: Any) -> Any:
     """A call of the list, which may lack its type."""
     if not isinstance(call, Mapping):
         return call
-    made = read_part(_own(call))
-    return made if isinstance(made, CallContent) else _own(call)
+    made = read_part(copied(call))
+    return made if isinstance(made, CallContent) else copied(call)
 
 
 def _written(part: Any) -> Any:
-    return _own(part.to_dict() if isinstance(part, Content) else part)
-
-
-def _own(value: Any) -> Any:
-    """A copy of plain containers all the way down; anything else is the same object."""
-    if type(value) is dict:
-        return {key: _own(item) for key, item in value.items()}
-    return [_own(item) for item in value] if type(value) is list else value
+    return copied(part.to_dict() if isinstance(part, Content) else part)
