@@ -9,6 +9,8 @@ import pytest
 from isthmus.harness import DefaultAgent
 from isthmus.models import (
     CancellationToken,
+    ImageContent,
+    Media,
     RunStateView,
     Tool,
     ToolExecutionContext,
@@ -19,8 +21,6 @@ from isthmus.models import (
     as_tool,
     tool_outcome,
 )
-from isthmus.models.media import Media
-from isthmus.models.parts import ImageContent
 from support.turns import Turns, asks, call, says
 
 

@@ -22,7 +22,7 @@ from isthmus.models.events import Call
 from isthmus.models.fold import said
 from isthmus.models.handlers import is_async
 from isthmus.models.outputs import ChatCompletionsOutputAdapter, ToolOutputAdapter, call_of
-from isthmus.models.results import ToolError, ToolFailure, result_content, shown, tool_outcome, without_bookkeeping
+from isthmus.models.results import ToolError, ToolFailure, result_content, shown, tool_outcome
 from isthmus.models.tools import Tool, ToolExecutionContext, Tools
 from isthmus.secret import redact
 
@@ -307,8 +307,7 @@ def _expire(scope: asyncio.Timeout) -> None:
 
 def _result(tool: Tool, value: Any) -> _Attempt:
     outcome = "ok" if tool_outcome(value).ok else ToolErrorKind.ERROR.value
-    bare = without_bookkeeping(value)
-    return value, result_content(bare) if tool.formatter is None else tool.return_value_as_string(bare), outcome
+    return value, result_content(value) if tool.formatter is None else tool.return_value_as_string(value), outcome
 
 
 def _failed(item: _Ready, error: BaseException) -> _Attempt:

@@ -10,7 +10,7 @@ from typing import Any
 from isthmus.models.enums import ToolErrorKind
 from isthmus.models.fold import said
 from isthmus.models.jsontext import dumps
-from isthmus.models.messages import RESERVED, text_of
+from isthmus.models.messages import text_of, without_reserved
 from isthmus.models.parts import Content, TextContent
 
 
@@ -87,13 +87,15 @@ def tool_outcome(result: Any) -> ToolOutcome:
 def result_content(value: Any) -> str | list[dict[str, Any]]:
     """What a tool message holds of a value: its text, or, where it has images or files in it, a list of parts.
 
-    A part of `isthmus.models.parts` stands as it is, alone or in a list; what else the list holds becomes text.
+    A part of `isthmus.models.parts` stands as it is, alone or in a list; what else the list holds becomes text. This
+    library's own key is left out wherever it stands: what a tool returns is no bookkeeping.
     """
+    value = without_reserved(value)
     parts = value if isinstance(value, list | tuple) else (value,)
     if not any(isinstance(part, Content) for part in parts):
         return result_text(value)
     made = [part if isinstance(part, Content) else TextContent(result_text(part)) for part in parts]
-    return [without_bookkeeping(part.to_dict()) for part in made]
+    return [without_reserved(part.to_dict()) for part in made]
 
 
 def shown(content: str | list[dict[str, Any]]) -> str:
@@ -118,13 +120,6 @@ def result_text(value: Any) -> str:
     with suppress(ValueError):
         return _structured(value).decode()
     return str(value)
-
-
-def without_bookkeeping(value: Any) -> Any:
-    """The value without this library's own key: what a tool returns is no bookkeeping."""
-    if type(value) is dict:
-        return {key: without_bookkeeping(item) for key, item in value.items() if key != RESERVED}
-    return [without_bookkeeping(item) for item in value] if type(value) is list else value
 
 
 def _structured(value: Any) -> bytes:
