@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from isthmus.models.arguments import ArgumentsError, arguments_of, validated
 from isthmus.models.contract import ToolSpec
@@ -140,3 +140,26 @@ def test_good_arguments_become_python_values() -> None:
     assert values.place.town == "Rom"
     with pytest.raises(AttributeError, match="no argument 'plce'"):
         values.plce  # noqa: B018
+
+
+class Exact(BaseModel):
+    """A model that converts nothing."""
+
+    model_config = ConfigDict(strict=True)
+    on: date
+    count: int
+
+
+async def test_strict_models_take_what_json_can_say() -> None:
+    """A strict model gets its dates from text, as in any JSON, and still no number from text."""
+
+    def book(when: Exact) -> None:
+        """Book."""
+
+    made = Exact(on=date(2026, 1, 2), count=3)
+    whole = Tool(name="t", args_model=Exact, handler=lambda args: args)
+    assert got(whole, '{"on": "2026-01-02", "count": 3}') == made
+    inside = Tool.from_function(book)
+    assert got(inside, '{"when": {"on": "2026-01-02", "count": 3}}') == {"when": made}
+    with pytest.raises(ArgumentsError, match=r'^when\.count: .*integer.*"3"'):
+        got(inside, '{"when": {"on": "2026-01-02", "count": "3"}}')

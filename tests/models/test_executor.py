@@ -4,11 +4,12 @@ import asyncio
 import threading
 from contextlib import aclosing
 from time import monotonic
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import AfterValidator
 
 from isthmus.models.cancellation import CancellationToken
 from isthmus.models.contract import ToolSpec
@@ -613,6 +614,29 @@ async def test_a_value_that_says_error_is_a_failed_call() -> None:
     tool = Tool(name="t", handler=lambda args: {"error": "quota", "left": 0})
     (result,) = await run([tool], call("t"))
     assert (result.outcome, result.content, result.ran) == ("error", '{"error":"quota","left":0}', True)
+
+
+async def test_a_check_that_fails_itself_ends_no_batch() -> None:
+    """A validator of the application's that raises something else than a ValueError is answered too."""
+
+    def check(n: int) -> int:
+        raise ZeroDivisionError(n)
+
+    def book(n: Annotated[int, AfterValidator(check)]) -> None:
+        """Book."""
+
+    results = await run([book, double], call("book", n=1), call("double", n=1))
+    assert [result.outcome for result in results] == ["invalid-arguments", "ok"]
+    assert "ZeroDivisionError: 1" in results[0].text
+
+
+async def test_arguments_of_any_depth_end_no_batch() -> None:
+    """Arguments that are nested deeper than anybody recurses are answered or run, and nothing is raised."""
+    tree = {"type": "object", "properties": {"a": {"$ref": "#"}}}
+    tool = Tool(name="t", parameters_schema=tree, handler=lambda args: "ran")
+    deep = '{"a":' * 5000 + "1.5" + "}" * 5000
+    (result,) = await run([tool], make_call("t", deep, call_id="c1"))
+    assert result.outcome == "invalid-arguments"
 
 
 _KINDS = ["ok", "raise", "wait", "block", "fail", "unknown", "wrong"]

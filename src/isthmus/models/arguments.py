@@ -11,7 +11,7 @@ from typing import Any
 
 from isthmus.models.contract import ToolSpec
 from isthmus.models.events import Call
-from isthmus.models.jsontext import WrittenFloat, loads
+from isthmus.models.jsontext import WrittenFloat, dumps, loads
 from isthmus.models.messages import RESERVED
 from isthmus.models.misfits import misfits, shown
 
@@ -56,8 +56,11 @@ def validated(tool: ToolSpec, given: Mapping[str, Any]) -> Any:
         return given
     from pydantic import ValidationError
 
-    try:
+    with suppress(ValidationError):
         return tool.args_model.model_validate(given)
+    try:
+        # A strict model takes dates and the like from JSON alone; and whatever is wrong, it was wrong as JSON.
+        return tool.args_model.model_validate_json(dumps(given))
     except ValidationError as error:
         raise ArgumentsError("; ".join(_said(each) for each in error.errors())) from None
 

@@ -28,6 +28,10 @@ class ArgsModel(Protocol):
         """What the handler gets."""
         ...
 
+    def model_validate_json(self, given: bytes, /) -> Any:
+        """The same, of JSON."""
+        ...
+
 
 class ToolSpec:
     """What a model is told about a tool.

@@ -211,8 +211,10 @@ def _ready(offered: Mapping[str, Any], call: Call, context: Contexts | None) -> 
         return _answer(call, text, "invalid-arguments")
     try:
         args = validated(tool, given)
-    except ArgumentsError as error:
-        text = f"Invalid arguments for {call.tool}: {error}. It was not run. Please retry with valid parameters."
+    except Exception as error:
+        # An application's own validators may raise anything.
+        why = str(error) if isinstance(error, ArgumentsError) else redact(said(error))
+        text = f"Invalid arguments for {call.tool}: {why}. It was not run. Please retry with valid parameters."
         return _answer(call, text, "invalid-arguments")
     return _Ready(call, tool, args, _context(call, context))
 

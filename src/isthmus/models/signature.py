@@ -75,9 +75,20 @@ class Signature:
         Raises:
             pydantic.ValidationError: they do not fit.
         """
+        return Arguments(self._checks().validate(given))
+
+    def model_validate_json(self, given: bytes) -> Arguments:
+        """The same, of arguments as JSON.
+
+        Raises:
+            pydantic.ValidationError: they do not fit.
+        """
+        return Arguments(self._checks().validate_json(given))
+
+    def _checks(self) -> Validator:
         if self._validator is None:
             self._validator = object_validator(self.parameters, title=self.title)
-        return Arguments(self._validator(given))
+        return self._validator
 
     def model(self) -> type:
         """A pydantic model of the arguments, made when it is first asked for."""
