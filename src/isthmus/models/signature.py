@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import FrameType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -131,17 +131,19 @@ def _prove(signature: Signature, name: str) -> None:
         raise ToolDefinitionError(f"tool {name!r}: an annotation has no JSON Schema: {error}") from error.__cause__
 
 
-_PLAIN = frozenset((str, int, float, bool, bytes, type(None), object, Any, list, dict, set, frozenset, tuple))
+_PLAIN = frozenset((str, int, float, bool, bytes, type(None), object, list, dict, set, frozenset, tuple))
 _PLAIN_ORIGINS = frozenset((list, dict, set, frozenset, tuple, Union, UnionType, Sequence, Mapping, Iterable))
 
 
 def _is_plain(hint: Any) -> bool:
     """Whether a type has a JSON Schema for sure."""
+    if type(hint) is type:
+        return hint in _PLAIN
     origin = get_origin(hint)
     if origin is None:
-        return hint is ... or (hint in _PLAIN if isinstance(hint, Hashable) else False)
+        return hint is Any or hint is ...
     if origin is Literal:
-        return all(isinstance(value, str | int | bool | None) for value in get_args(hint))
+        return all(type(value) in _PLAIN for value in get_args(hint))
     if origin is Annotated:
         inner, *extras = get_args(hint)
         return all(isinstance(extra, str) for extra in extras) and _is_plain(inner)
@@ -172,9 +174,10 @@ def _hints(func: Callable[..., Any], name: str, *, wanted: Iterable[str]) -> dic
     written = getattr(target, "__annotations__", {})
     told = SimpleNamespace(__annotations__={key: written[key] for key in wanted if key in written})
     names = getattr(target, "__globals__", {})
-    for local in ({}, _local_names(target)):
+    # Only names that are found nowhere else are looked for in the frames around, which takes its time.
+    for local_names in (lambda _: {}, _local_names):
         try:
-            return get_type_hints(told, names, local, include_extras=True)
+            return get_type_hints(told, names, local_names(target), include_extras=True)
         except (NameError, TypeError) as error:
             wrong = error
     raise ToolDefinitionError(f"tool {name!r}: an annotation cannot be read: {wrong}")
