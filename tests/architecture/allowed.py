@@ -81,7 +81,7 @@ _PINS: dict[str, tuple[str, ...]] = {
     "msgspec": ("isthmus.",),
     "pydantic": ("isthmus.models.", "isthmus.harness."),
     "pydantic_core": ("isthmus.models.",),
-    "typing_extensions": ("isthmus.models.validators",),
+    "typing_extensions": ("isthmus.models.validators", "isthmus.models.pytypes"),
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
     "xllamacpp": ("isthmus.adapters.local",),
 }

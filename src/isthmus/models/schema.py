@@ -6,16 +6,28 @@ The common types are described here; for any other pydantic is asked, and only t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
 from isthmus.errors import ToolDefinitionError
+from isthmus.models.pytypes import python_type
 from isthmus.models.typebounds import NotPlain
 from isthmus.models.typeschema import Definitions, described, with_default
 from isthmus.models.validators import Validator, adapter_of, json_schema, json_schemas, object_core
+
+__all__ = [
+    "MISSING",
+    "Parameter",
+    "Validator",
+    "object_schema",
+    "object_validator",
+    "python_type",
+    "type_schema",
+    "type_validator",
+]
 
 MISSING: Any = inspect.Parameter.empty
 
@@ -126,8 +138,3 @@ def type_schema(annotation: Any) -> dict[str, Any]:
 def type_validator(annotation: Any) -> Validator:
     """What checks values against a type; one that nothing can check is told at the first use."""
     return Validator(lambda: adapter_of(annotation))
-
-
-def python_type(schema: Mapping[str, Any]) -> Any:
-    """A Python type for a JSON Schema."""
-    raise NotImplementedError

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+from isthmus.models.schemawalk import distinct
 from isthmus.models.typebounds import NotPlain, apply, is_json
 
 Schema = dict[str, Any]
@@ -249,9 +250,8 @@ def _union(args: tuple[Any, ...], defs: Definitions) -> Schema:
     branches: list[Schema] = []
     for arg in [*ordered, types.NoneType] if len(ordered) < len(args) else ordered:
         made = described(arg, defs)
-        for each in made["anyOf"] if made.keys() == {"anyOf"} else (made,):
-            if each not in branches:
-                branches.append(each)
+        branches += made["anyOf"] if made.keys() == {"anyOf"} else (made,)
+    branches = distinct(branches)
     return branches[0] if len(branches) == 1 else {"anyOf": branches}
 
 
