@@ -166,7 +166,7 @@ def test_native_items_alone_are_nothing_to_another_provider(message: Any, words:
     check_projection({"role": "user", "content": "", "openai_responses_input": []}, "messages[0]")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(MESSAGES, max_size=4))
 def test_projecting_twice_changes_nothing(messages: list[dict[str, Any]]) -> None:
     """Whatever the history: it is refused, or its projection is projected to itself without a note; F22: unchanged."""

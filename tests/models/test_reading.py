@@ -23,7 +23,7 @@ from isthmus.models import (
     read_part,
 )
 from isthmus.models.jsontext import Raw, dumps, loads
-from isthmus.models.reading import remarks, result_content
+from isthmus.models.reading import read_result, remarks
 from support.media_samples import PARTS, VALUES, b64, data_url
 
 PNG = Media(media_type="image/png", data=b64("image/png"))
@@ -228,7 +228,7 @@ IMAGE_PART = {"type": "image_url", "image_url": {"url": data_url("image/png")}}
 )
 def test_what_a_tool_gave_is_parts_or_json_text(given_: Any, content: Any) -> None:
     """F19 row 220: images and files in a result are parts; an object with a `type` of its own is JSON text."""
-    assert result_content(given_) == content
+    assert read_result(given_) == content
 
 
 @settings(max_examples=300, deadline=None)
@@ -253,6 +253,6 @@ def test_spelling_in_the_neutral_way_twice_changes_nothing(part: dict[str, Any])
 @given(VALUES)
 def test_any_value_of_a_tool_has_a_content(value: Any) -> None:
     """Whatever a tool returns is text or parts, and plain JSON text holds it exactly."""
-    content = result_content(value)
+    content = read_result(value)
     if isinstance(content, str) and not isinstance(value, str) and value is not None:
         assert loads(content) == value

@@ -10,7 +10,7 @@ from isthmus.models.enums import MessageRole
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.messages import RESERVED, check_form, copied, text_of, without_reserved
 from isthmus.models.parts import CallContent, Content, OtherContent, ResultContent, TextContent, ThinkingContent
-from isthmus.models.reading import read_part, remarks, result_content
+from isthmus.models.reading import read_part, read_result, remarks
 
 NATIVE_INPUT = "openai_responses_input"
 """The public spelling of one dialect's native items on a message."""
@@ -168,7 +168,7 @@ def _tool(message: dict[str, Any], place: str, spell: Spell, notes: list[Note]) 
     given = message.get("content")
     if given is None or isinstance(given, str):
         return message
-    content: Any = result_content(given)
+    content: Any = read_result(given)
     if isinstance(content, str):
         notes.append(Note(NoteCode.HISTORY_CHANGED, f"{place}: a tool result was written as JSON text"))
     else:

@@ -145,10 +145,10 @@ def _result(part: Mapping[str, Any]) -> Content:
     if not isinstance(call_id, str):
         raise ValueError(f"a part of type {part['type']} needs the id of the call that it answers, as a string")
     given = part.get("content") if "content" in part else part.get("output")
-    return ResultContent(call_id, result_content(given), bool(part.get("is_error")))
+    return ResultContent(call_id, read_result(given), bool(part.get("is_error")))
 
 
-def result_content(given: Any) -> str | tuple[Content, ...]:
+def read_result(given: Any) -> str | tuple[Content, ...]:
     """What a tool gave, as text or parts.
 
     A text, image, file or sound, and a list with one or with strings alone, are read; what is none among them, and any

@@ -10,7 +10,7 @@ from isthmus.models.events import Note, NoteCode
 from isthmus.models.media import PDF, Media
 from isthmus.models.messages import RESERVED
 from isthmus.models.parts import FileContent, ImageContent, OtherContent, ResultContent, TextContent
-from isthmus.models.reading import read_part, remarks, result_content
+from isthmus.models.reading import read_part, read_result, remarks
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """What an image block may hold; Messages API, 2026-11."""
@@ -101,7 +101,7 @@ def result_of(content: Any, place: str, *, notes: list[Note]) -> list[dict[str, 
     """
     if isinstance(content, list | tuple) and any(map(_is_result_block, content)):
         return blocks_of(content, place, notes=notes)
-    read = result_content(content)
+    read = read_result(content)
     if not isinstance(read, str):
         return blocks_of([part.to_dict() for part in read], place, notes=notes)
     if not isinstance(content, str):
