@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import functools
+import json
 import subprocess
 import sys
 import threading
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, Literal, Union
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from isthmus.errors import ToolDefinitionError
@@ -215,3 +220,38 @@ def test_what_cannot_be_offered_is_refused_at_definition(func: Any, words: str) 
     with pytest.raises(ToolDefinitionError, match=words) as caught:
         Tool.from_function(func)
     assert isinstance(caught.value, TypeError)
+
+
+_SCALARS = st.sampled_from([str, int, float, bool, bytes, None, object, Any, Literal["a", 1, True, None]])
+_HINTS = st.recursive(
+    _SCALARS | st.sampled_from([list, dict, set, frozenset, tuple]),
+    lambda inner: st.one_of(
+        st.builds(lambda a: list[a], inner),
+        st.builds(lambda a: dict[str, a], inner),
+        st.builds(lambda a, b: dict[a, b], inner, inner),
+        st.builds(lambda a: set[a], inner),
+        st.builds(lambda a: tuple[a, ...], inner),
+        st.builds(lambda a, b: tuple[a, b], inner, inner),
+        st.builds(lambda a, b: Union[a, b], inner, inner),  # noqa: UP007
+        st.builds(lambda a: Annotated[a, "Told."], inner),
+        st.builds(lambda a: Sequence[a], inner),
+        st.builds(lambda a: Mapping[str, a], inner),
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_HINTS)
+def test_a_schema_that_is_made_later_can_be_made(hint: Any) -> None:
+    """Where the schema was not made at definition, it can be, it is JSON, and arguments can be checked."""
+
+    def look(topic: Any) -> None:
+        """Look."""
+
+    look.__annotations__["topic"] = hint
+    tool = Tool.from_function(look)
+    schema = json.loads(json.dumps(tool.parameters))
+    assert schema["required"] == ["topic"]
+    with suppress(ValidationError):
+        tool.args_model.model_validate({"topic": None})  # type: ignore[union-attr]

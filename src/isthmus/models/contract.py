@@ -33,6 +33,9 @@ class ArgsModel(Protocol):
         ...
 
 
+_TOLD = ("name", "description", "args_model", "parameters_schema", "strict")
+
+
 class ToolSpec:
     """What a model is told about a tool.
 
@@ -100,7 +103,7 @@ class ToolSpec:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ToolSpec):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in ToolSpec.__slots__[1:])
+        return all(getattr(self, name) == getattr(other, name) for name in _TOLD)
 
     def __hash__(self) -> int:
         return hash(self.name)

@@ -132,6 +132,7 @@ def _prove(signature: Signature, name: str) -> None:
 
 
 _PLAIN = frozenset((str, int, float, bool, bytes, type(None), object, list, dict, set, frozenset, tuple))
+_LITERALS = frozenset((str, int, bool, type(None)))
 _PLAIN_ORIGINS = frozenset((list, dict, set, frozenset, tuple, Union, UnionType, Sequence, Mapping, Iterable))
 
 
@@ -143,7 +144,7 @@ def _is_plain(hint: Any) -> bool:
     if origin is None:
         return hint is Any or hint is ...
     if origin is Literal:
-        return all(type(value) in _PLAIN for value in get_args(hint))
+        return all(type(value) in _LITERALS for value in get_args(hint))
     if origin is Annotated:
         inner, *extras = get_args(hint)
         return all(isinstance(extra, str) for extra in extras) and _is_plain(inner)
