@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from isthmus.models.promptspec import PromptSpec, render_instruction_text
     from isthmus.models.reading import read_part
     from isthmus.models.results import ToolError, ToolFailure, ToolOutcome, tool_outcome
+    from isthmus.models.strictness import ensure_strict_json_schema
     from isthmus.models.tools import RunStateView, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
     from isthmus.models.typed import TypedMessage
 
@@ -94,6 +95,7 @@ _PLACES = {
     "TypedMessage": "typed",
     "Usage": "events",
     "as_tool": "tools",
+    "ensure_strict_json_schema": "strictness",
     "internal_message": "internal",
     "is_ephemeral_message": "internal",
     "is_internal_message": "internal",
@@ -150,6 +152,7 @@ __all__ = [
     "TypedMessage",
     "Usage",
     "as_tool",
+    "ensure_strict_json_schema",
     "internal_message",
     "is_ephemeral_message",
     "is_internal_message",

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
-from importlib.resources import files
 
 import msgspec
 
 _HASH = 10
 _KEPT_CHARACTERS = 64
+_KEPT_NAMES = 4096
 
 
 class NameRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,6 +35,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     typed: bool = False
     closed: bool = False
     all_required: bool = False
+    nullable: bool = True
     items_required: bool = False
     root_object: bool = False
     ref_alone: bool = False
@@ -44,6 +44,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     enum_kinds: frozenset[str] = frozenset()
     widen: bool = False
     limits: dict[str, int] = {}
+    request_limits: dict[str, int] = {}
     names: NameRule = NameRule()
 
     @property
@@ -55,6 +56,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 @cache
 def dialects() -> Mapping[str, Dialect]:
     """All dialects by name."""
+    import tomllib
+    from importlib.resources import files
+
     table = tomllib.loads(files("isthmus.models").joinpath("dialects.toml").read_text("utf-8"))
     return {name: msgspec.convert({**row, "name": name}, Dialect) for name, row in table.items()}
 
@@ -124,7 +128,7 @@ def legal_name(name: str, *, dialect: str) -> str:
 _dialect = dialect
 
 
-@cache
+@lru_cache(maxsize=_KEPT_NAMES)
 def _legal(name: str, rule: NameRule) -> str:
     if not rule.length or re.fullmatch(f"[{rule.first}][{rule.other}]{{0,{rule.length - 1}}}", name):
         return name

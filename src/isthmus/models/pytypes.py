@@ -18,8 +18,8 @@ def python_type(schema: Mapping[str, Any] | bool, *, name: str = "Value") -> Any
     """A Python type that takes what a JSON Schema takes: for type checks of values, and for those who read them.
 
     Objects become `TypedDict`s, closed or open as the schema says, or dicts; choices `Literal`s; bounds and patterns
-    `Annotated`. `not`, `if`, `contains`, the like, and the schema of further keys beside named ones are not read: the type
-    then takes more than the schema. Definitions that recur and are no objects take any value.
+    `Annotated`. `not`, `if`, `contains`, the like, and the schema of further keys beside named ones are not read: the
+    type then takes more than the schema. Definitions that recur and are no objects take any value.
 
     Args:
         schema: the schema; never changed.

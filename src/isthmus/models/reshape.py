@@ -13,7 +13,7 @@ import msgspec
 from isthmus.models.dialects import Dialect, dialect
 from isthmus.models.reshape_limits import over_limits
 from isthmus.models.reshape_node import Change, Reshaper
-from isthmus.models.schemawalk import Document, copied, kinds_of
+from isthmus.models.schemawalk import Document, copied, kinds_of, needed_definitions
 
 WRAPPED = "response"
 
@@ -88,9 +88,14 @@ def normalise(schema: Mapping[str, Any] | bool, dialect: str) -> Normalised:
     rules = _dialect(dialect)
     if not isinstance(schema, Mapping | bool):
         raise TypeError(f"schema: must be a JSON Schema (a mapping or a boolean), not {type(schema).__name__}")
+    return by_rules(schema, rules)
+
+
+def by_rules(schema: Mapping[str, Any] | bool, rules: Dialect) -> Normalised:
+    """What `normalise` does, for rules that no dialect has by name."""
     whole: Mapping[str, Any] = {} if schema is True else {"not": {}} if schema is False else schema
     if not rules.rewrites:
-        return Normalised(copied(whole), Report(dialect), schema)
+        return Normalised(copied(whole), Report(rules.name), schema)
     made, report = _reshaped(whole, rules)
     return Normalised(made if report.usable else copied(whole), report, schema)
 
@@ -123,8 +128,9 @@ def _reshaped(whole: Mapping[str, Any], rules: Dialect) -> tuple[dict[str, Any],
                 "additionalProperties": False,
             }
     made = reshaper.node(body, "")
-    if reshaper.defs and isinstance(made, dict):
-        made["$defs"] = reshaper.defs
+    defs = needed_definitions(made, reshaper.defs)
+    if defs:
+        made["$defs"] = defs
     problems = tuple(dict.fromkeys(reshaper.problems)) or over_limits(made, rules)
     if problems:
         return made, Report(rules.name, problems=problems)

@@ -18,7 +18,7 @@ def over_limits(schema: dict[str, Any], rules: Dialect) -> tuple[str, ...]:
     """
     if not rules.limits:
         return ()
-    sizes = _sizes(schema)
+    sizes = sizes_of(schema)
     return tuple(
         f"root: {sizes[what]} {_SAID[what]}, {rules.name} takes {most}; split the schema"
         for what, most in rules.limits.items()
@@ -36,7 +36,8 @@ _SAID = {
 }
 
 
-def _sizes(schema: dict[str, Any]) -> Counter[str]:
+def sizes_of(schema: dict[str, Any]) -> Counter[str]:
+    """How large a schema is, by what limits count."""
     sizes: Counter[str] = Counter()
     for node in _nodes(schema):
         properties = node.get("properties") or {}

@@ -313,6 +313,9 @@ class Reshaper:
 
     def _nullable(self, made: Schema, given: Any, at: str) -> Schema:
         """A property that may be left out as one that may be null."""
+        if not self.rules.nullable:
+            self.change(at, "required", effect=NARROWER)
+            return made
         if values.takes_null(made, self.defs):
             same = isinstance(given, dict) and given.get("default", ...) is None
             self.change(at, "required: null stands for what was left out", effect=EXACT if same else NARROWER)

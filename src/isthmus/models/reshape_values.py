@@ -209,7 +209,8 @@ def takes_null(schema: Schema, defs: Mapping[str, Any], *, seen: tuple[str, ...]
     ref = schema.get("$ref")
     if ref is not None:
         target = defs.get(str(ref).removeprefix(DEFS))
-        return ref not in seen and isinstance(target, Mapping) and takes_null(dict(target), defs, seen=(*seen, ref))
+        # One that is still being written is empty; null beside it does no harm, should it turn out to take null.
+        return bool(target) and ref not in seen and takes_null(dict(target or {}), defs, seen=(*seen, ref))
     if "anyOf" in schema:
         return any(takes_null(branch, defs, seen=seen) for branch in schema["anyOf"])
     chosen = schema.get("enum", [schema["const"]] if "const" in schema else [None])

@@ -13,21 +13,14 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 
 from isthmus.errors import ToolDefinitionError
-from isthmus.models.pytypes import python_type
+from isthmus.models.pytypes import python_type as python_type
+from isthmus.models.restore import without_nulls
+from isthmus.models.strictness import SCHEMA_NORMALIZATION_ERROR as SCHEMA_NORMALIZATION_ERROR
+from isthmus.models.strictness import ensure_strict_json_schema as ensure_strict_json_schema
 from isthmus.models.typebounds import NotPlain
 from isthmus.models.typeschema import Definitions, described, with_default
-from isthmus.models.validators import Validator, adapter_of, json_schema, json_schemas, object_core
-
-__all__ = [
-    "MISSING",
-    "Parameter",
-    "Validator",
-    "object_schema",
-    "object_validator",
-    "python_type",
-    "type_schema",
-    "type_validator",
-]
+from isthmus.models.validators import Validator as Validator
+from isthmus.models.validators import adapter_of, json_schema, json_schemas, object_core
 
 MISSING: Any = inspect.Parameter.empty
 
@@ -108,15 +101,24 @@ def _text(annotation: Any) -> str:
 def object_validator(parameters: Sequence[Parameter], *, title: str = "") -> Validator:
     """What checks a mapping against these keys and gives a dict of Python values, defaults filled in.
 
+    A null for what may be left out, and that its type does not take, counts as left out: strict readers make models
+    write it, and others do so unasked.
+
     Args:
         parameters: the keys.
         title: the name of the object, for messages.
     """
 
+    def mended(value: Any) -> Any:
+        # One that is nested deeper than this can be followed stays as it is, and the check says what is wrong with it.
+        with suppress(RecursionError):
+            return without_nulls(value, object_schema(parameters))
+        return value
+
     def build() -> Any:
         types = {each.name: each.annotation for each in parameters}
         defaults = {each.name: each.default for each in parameters if each.default is not MISSING}
-        return object_core(types, defaults, title=title or "arguments")
+        return object_core(types, defaults, title=title or "arguments", mended=mended)
 
     return Validator(build)
 

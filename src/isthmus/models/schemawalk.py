@@ -207,6 +207,18 @@ class Document:
         return {name for name, reached in leads.items() if name in reached}
 
 
+def needed_definitions(schema: Schema, defs: Mapping[str, Any]) -> Schema:
+    """Those definitions that a schema leads to, directly or through others."""
+    found: Schema = {}
+    ahead = list(_leads(schema, True))
+    while ahead:
+        name = ahead.pop()
+        if name in defs and name not in found:
+            found[name] = defs[name]
+            ahead += _leads(defs[name], True)
+    return {name: found[name] for name in defs if name in found}
+
+
 def _leads(schema: Any, through_optional: bool) -> Iterator[str]:
     if not isinstance(schema, Mapping):
         return

@@ -7,9 +7,12 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from functools import cache, lru_cache, reduce
 from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
+
+from isthmus.models.jsontext import dumps, loads
 
 _KEPT = 512
 
@@ -138,16 +141,35 @@ def _generator() -> Any:
 
 
 class _Object:
-    __slots__ = ("_core", "_defaults")
+    __slots__ = ("_core", "_defaults", "_mended")
 
-    def __init__(self, core: Any, defaults: Mapping[str, Any]) -> None:
+    def __init__(self, core: Any, defaults: Mapping[str, Any], mended: Callable[[Any], Any]) -> None:
         self._core = core
         self._defaults = defaults
+        self._mended = mended
 
     def validate_python(self, value: Any) -> dict[str, Any]:
-        return self._filled(self._core.validate_python(value))
+        from pydantic_core import ValidationError
+
+        try:
+            return self._filled(self._core.validate_python(value))
+        except ValidationError:
+            mended = self._mended(value)
+            if mended == value:
+                raise
+        return self._filled(self._core.validate_python(mended))
 
     def validate_json(self, data: bytes | str) -> dict[str, Any]:
+        from pydantic_core import ValidationError
+
+        try:
+            return self._filled(self._core.validate_json(data))
+        except ValidationError:
+            with suppress(ValueError):
+                value = loads(data)
+                mended = self._mended(value)
+                if mended != value:
+                    data = dumps(mended)
         return self._filled(self._core.validate_json(data))
 
     def _filled(self, found: dict[str, Any]) -> dict[str, Any]:
@@ -157,13 +179,16 @@ class _Object:
         return found
 
 
-def object_core(fields: Mapping[str, Any], defaults: Mapping[str, Any], *, title: str) -> Any:
+def object_core(
+    fields: Mapping[str, Any], defaults: Mapping[str, Any], *, title: str, mended: Callable[[Any], Any]
+) -> Any:
     """What checks an object with these keys and no others; it fills in the defaults.
 
     Args:
         fields: the types of the keys.
         defaults: what stands for those that may be left out.
         title: the name of the object, for messages.
+        mended: what else a value that does not fit may mean.
 
     Raises:
         TypeError: a type that nothing can check; names it.
@@ -178,7 +203,7 @@ def object_core(fields: Mapping[str, Any], defaults: Mapping[str, Any], *, title
     schema: Any = core_schema.typed_dict_schema(keys, extra_behavior="forbid")
     if definitions:
         schema = core_schema.definitions_schema(schema, list(definitions.values()))
-    return _Object(SchemaValidator(schema, {"title": title}), defaults)
+    return _Object(SchemaValidator(schema, {"title": title}), defaults, mended)
 
 
 def _hoisted(adapter: Any, definitions: dict[str, Any]) -> Any:
