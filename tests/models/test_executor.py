@@ -458,7 +458,7 @@ async def test_what_goes_back_when_a_call_goes_wrong(
 
     told: list[Any] = []
     offered = [Tool.from_function(_burn, name="burn"), Tool.from_function(_hang, name="hang"), says]
-    tools = Tools(offered, tool_call_timeout=0.01, tool_call_max_retries=1)
+    tools = Tools(offered, tool_call_timeout=0.01 if tool == "hang" else None, tool_call_max_retries=1)
     made = make_call(tool, arguments, call_id="c1")
     (result,) = await run(tools, made, on_tool_start=told.append, on_tool_end=lambda *end: told.append(end))
     assert (result.outcome, str(result.content)[: len(text)]) == (outcome, text)
@@ -518,6 +518,11 @@ async def test_contexts_come_by_call_id() -> None:
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
 async def test_a_callers_token_stops_what_runs_within_50_ms(parallel: bool, plain: bool) -> None:
     """F10: cancelling the token, in any thread, ends running tools at once; handlers see it, all calls are answered."""
+    # A busy machine may be late once, a wait that is built in is late each time.
+    assert min([await _cancelled(parallel=parallel, plain=plain) for _ in range(3)]) < 0.05
+
+
+async def _cancelled(*, parallel: bool, plain: bool) -> float:
     started, release = threading.Event(), threading.Event()
     tokens: list[CancellationToken] = []
     ends: list[Any] = []
@@ -547,13 +552,13 @@ async def test_a_callers_token_stops_what_runs_within_50_ms(parallel: bool, plai
     )
     took = monotonic() - cancelled
     release.set()
-    assert took < 0.05
     assert results[0].outcome == "cancelled"
     assert str(results[0].content).startswith("Error: Tool 't' was cancelled.")
     assert results[1].outcome in (("cancelled", "not-executed") if parallel else ("not-executed",))
     assert all(each.cancelled for each in tokens)
     assert {end[1].error.kind for end in ends} == {"cancelled"}
     assert not tasks()
+    return took
 
 
 async def test_a_cancelled_token_runs_nothing() -> None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from isthmus.models.enums import ToolErrorKind
 from isthmus.models.media import Media
 from isthmus.models.parts import FileContent, ImageContent
+from isthmus.models.promptparts import FilePart, ImagePart, part_content
 from isthmus.models.results import ToolError, ToolFailure, ToolOutcome, result_content, shown, tool_outcome
 
 PNG = ImageContent(Media.of(b"\x89PNG\r\n\x1a\n", "image/png"))
@@ -102,6 +103,11 @@ def test_anything_else_is_a_success(result: Any) -> None:
         ([1, "a"], '[1,"a"]'),
         (PNG, [PNG.to_dict()]),
         (["see:", PNG], [{"type": "text", "text": "see:"}, PNG.to_dict()]),
+        (ImagePart("iVBORw0KGgo=", "image/png"), [part_content(ImagePart("iVBORw0KGgo=", "image/png"))]),
+        (
+            [FilePart("eA==", "text/plain"), 1],
+            [part_content(FilePart("eA==", "text/plain")), {"type": "text", "text": "1"}],
+        ),
         ((PNG, Point(x=1)), [PNG.to_dict(), {"type": "text", "text": '{"x":1}'}]),
     ],
     ids=str,

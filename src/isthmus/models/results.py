@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
-from typing import Any
+from typing import Any, get_args
 
 from isthmus.models.enums import ToolErrorKind
 from isthmus.models.fold import said
 from isthmus.models.jsontext import dumps
 from isthmus.models.messages import text_of, without_reserved
 from isthmus.models.parts import Content, TextContent
+from isthmus.models.promptparts import FilePart, ImagePart, part_content
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +88,25 @@ def tool_outcome(result: Any) -> ToolOutcome:
 def result_content(value: Any) -> str | list[dict[str, Any]]:
     """What a tool message holds of a value: its text, or, where it has images or files in it, a list of parts.
 
-    A part of `isthmus.models.parts` stands as it is, alone or in a list; what else the list holds becomes text. This
-    library's own key is left out wherever it stands: what a tool returns is no bookkeeping.
+    A part of `isthmus.models.parts`, an `ImagePart` and a `FilePart` stand as they are, alone or in a list; what else
+    the list holds becomes text. This library's own key is left out wherever it stands: what a tool returns is no
+    bookkeeping.
     """
     value = without_reserved(value)
-    parts = value if isinstance(value, list | tuple) else (value,)
-    if not any(isinstance(part, Content) for part in parts):
+    items = value if isinstance(value, list | tuple) else (value,)
+    if not any(isinstance(item, _PARTS) for item in items):
         return result_text(value)
-    made = [part if isinstance(part, Content) else TextContent(result_text(part)) for part in parts]
-    return [without_reserved(part.to_dict()) for part in made]
+    return [without_reserved(_part(item)) for item in items]
+
+
+_PARTS = (*get_args(Content), ImagePart, FilePart)
+
+
+def _part(item: Any) -> dict[str, Any]:
+    if isinstance(item, ImagePart | FilePart):
+        return part_content(item)
+    made: Content = item if isinstance(item, Content) else TextContent(result_text(item))
+    return made.to_dict()
 
 
 def shown(content: str | list[dict[str, Any]]) -> str:
