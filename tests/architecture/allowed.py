@@ -80,7 +80,8 @@ _PINS: dict[str, tuple[str, ...]] = {
     "uvicorn": ("isthmus.studio",),
     "msgspec": ("isthmus.",),
     "pydantic": ("isthmus.models.", "isthmus.harness."),
-    "typing_extensions": ("isthmus.models.model",),
+    "pydantic_core": ("isthmus.models.",),
+    "typing_extensions": ("isthmus.models.model", "isthmus.models.pytypes", "isthmus.models.validators"),
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
     "xllamacpp": ("isthmus.adapters.local",),
 }
@@ -108,6 +109,9 @@ SIGNATURES = {
     "isthmus.models.model:get_response",
     "isthmus.models.model:stream_response",
     "isthmus.models.run:append_if_unique",
+    "isthmus.models.outputs:format_error",
+    "isthmus.models.outputs:format_success",
+    "isthmus.models.tools:run",
 }
 
 # Vocabularies: one name a fact, and splitting them would only hide the list.
@@ -118,6 +122,7 @@ BOUNDARIES = {
     "isthmus.models.fold",
     "isthmus.models.stream",
     "isthmus.models.executor",
+    "isthmus.models.handlers",
     "isthmus.observability.hooks",
     "isthmus.chain.chain",
     "isthmus.adapters.faces",

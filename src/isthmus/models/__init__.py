@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus.errors import ModelBehaviorError, ModelsException, RunErrorDetails
     from isthmus.models.accessors import UsageTotals, get_reasoning_phase, get_usage_totals
+    from isthmus.models.cancellation import CancellationToken
     from isthmus.models.config import Config
     from isthmus.models.contract import GenerateContext, ToolSpec
     from isthmus.models.enums import (
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from isthmus.models.messages import provider_messages
     from isthmus.models.model import Factory, Model
     from isthmus.models.neutral import to_neutral
+    from isthmus.models.outputs import ChatCompletionsOutputAdapter, ToolOutputAdapter
     from isthmus.models.parts import (
         AudioContent,
         CallContent,
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
         ToolCallFunction,
         Usage,
     )
+    from isthmus.models.results import ToolError, ToolFailure, ToolOutcome, tool_outcome
     from isthmus.models.retry_errors import (
         DEFAULT_RETRY_STATUS_CODES,
         RetryMetrics,
@@ -84,13 +87,15 @@ if TYPE_CHECKING:
         wait_with_retry_after,
     )
     from isthmus.models.steering import SteeringInput, SteeringReceipt
-    from isthmus.models.tools import CancellationToken, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
+    from isthmus.models.strictness import ensure_strict_json_schema
+    from isthmus.models.tools import RunStateView, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
     from isthmus.models.typed import TypedMessage
 
 _PLACES = {
     "AudioContent": "parts",
     "CallContent": "parts",
-    "CancellationToken": "tools",
+    "CancellationToken": "cancellation",
+    "ChatCompletionsOutputAdapter": "outputs",
     "Choice": "responses",
     "ChoiceLogprobs": "responses",
     "CompositeRateLimiter": "limits",
@@ -126,6 +131,7 @@ _PLACES = {
     "ResultContent": "parts",
     "RetryMetrics": "retry_errors",
     "RetryResult": "retry_errors",
+    "RunStateView": "tools",
     "SlidingWindowRateLimiter": "limits",
     "SteeringInput": "steering",
     "SteeringReceipt": "steering",
@@ -138,10 +144,14 @@ _PLACES = {
     "ToolCall": "responses",
     "ToolCallFunction": "responses",
     "ToolChoice": "enums",
+    "ToolError": "results",
     "ToolErrorKind": "enums",
     "ToolExecutionContext": "tools",
     "ToolExecutor": "executor",
+    "ToolFailure": "results",
     "ToolHandler": "tools",
+    "ToolOutcome": "results",
+    "ToolOutputAdapter": "outputs",
     "ToolResult": "executor",
     "ToolSpec": "contract",
     "Tools": "tools",
@@ -149,6 +159,7 @@ _PLACES = {
     "Usage": "responses",
     "UsageTotals": "accessors",
     "as_tool": "tools",
+    "ensure_strict_json_schema": "strictness",
     "extract_retry_after": "retry_errors",
     "get_content_or_none": "extract",
     "get_json_dict_or_none": "extract",
@@ -168,15 +179,21 @@ _PLACES = {
     "render_instruction_text": "promptspec",
     "retry_on_errors": "retry_errors",
     "to_neutral": "neutral",
+    "tool_outcome": "results",
     "wait_with_retry_after": "retry_errors",
 }
-_ERRORS = ("ModelBehaviorError", "ModelsException", "RunErrorDetails")
+_ERRORS = (
+    "ModelBehaviorError",
+    "ModelsException",
+    "RunErrorDetails",
+)
 
 __all__ = [
     "DEFAULT_RETRY_STATUS_CODES",
     "AudioContent",
     "CallContent",
     "CancellationToken",
+    "ChatCompletionsOutputAdapter",
     "Choice",
     "ChoiceLogprobs",
     "CompositeRateLimiter",
@@ -214,6 +231,7 @@ __all__ = [
     "RetryMetrics",
     "RetryResult",
     "RunErrorDetails",
+    "RunStateView",
     "SlidingWindowRateLimiter",
     "SteeringInput",
     "SteeringReceipt",
@@ -226,10 +244,14 @@ __all__ = [
     "ToolCall",
     "ToolCallFunction",
     "ToolChoice",
+    "ToolError",
     "ToolErrorKind",
     "ToolExecutionContext",
     "ToolExecutor",
+    "ToolFailure",
     "ToolHandler",
+    "ToolOutcome",
+    "ToolOutputAdapter",
     "ToolResult",
     "ToolSpec",
     "Tools",
@@ -237,6 +259,7 @@ __all__ = [
     "Usage",
     "UsageTotals",
     "as_tool",
+    "ensure_strict_json_schema",
     "extract_retry_after",
     "get_content_or_none",
     "get_json_dict_or_none",
@@ -256,6 +279,7 @@ __all__ = [
     "render_instruction_text",
     "retry_on_errors",
     "to_neutral",
+    "tool_outcome",
     "wait_with_retry_after",
 ]
 
