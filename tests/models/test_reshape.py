@@ -304,6 +304,7 @@ def test_what_is_no_schema_is_refused(wrong: Any) -> None:
         {"properties": []},
         {"required": True, "properties": {"a": {"type": "string"}}},
         {"anyOf": ["string"]},
+        {"type": 1, "enum": 2, "items": "a", "minItems": "b", "$ref": [], "allOf": {}, "pattern": None},
     ],
     ids=str,
 )
