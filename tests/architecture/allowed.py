@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from architecture.source import Module
 
-_RANK0 = {"isthmus.errors", "isthmus.secret", "isthmus.sync", "isthmus.version", "isthmus.wire.frame"}
+_RANK0 = {
+    "isthmus.errors",
+    "isthmus.secret",
+    "isthmus.sync",
+    "isthmus.version",
+    "isthmus.wire.frame",
+    "isthmus.wire.partial_json",
+}
 _BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
 _SHARED = {"classify", "drive", "openai_chat", "anthropic"}
 _REGISTRY = "isthmus.adapters.registry"
@@ -106,6 +113,7 @@ SIGNATURES = {
     "isthmus.adapters.faces:stream_response",
     "isthmus.models.capabilities:apply_thinking",
     "isthmus.models.events:__init__",
+    "isthmus.models.output:validate_response_with_retry",
 }
 
 # Vocabularies: one name a fact, and splitting them would only hide the list.
