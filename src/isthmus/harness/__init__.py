@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
     from isthmus.harness.driver import RunStream
-    from isthmus.harness.loop import Limits
+    from isthmus.harness.limits import Limits
     from isthmus.harness.outcome import Outcome, RunResult
     from isthmus.models.executor import ToolResult
 
 _PLACES = {
     "DefaultAgent": "isthmus.harness.agents",
-    "Limits": "isthmus.harness.loop",
+    "Limits": "isthmus.harness.limits",
     "Outcome": "isthmus.harness.outcome",
     "RunResult": "isthmus.harness.outcome",
     "RunStream": "isthmus.harness.driver",

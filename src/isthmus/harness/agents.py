@@ -10,10 +10,12 @@ from uuid import uuid4
 
 from isthmus.chain import of
 from isthmus.harness.driver import RunStream
-from isthmus.harness.loop import Limits, start
+from isthmus.harness.limits import Limits
+from isthmus.harness.loop import start
 from isthmus.harness.outcome import RunResult
-from isthmus.models.contract import GenerateContext, OutputForm, ToolSpec
+from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.messages import MessageRole, check_form
+from isthmus.models.output import resolve_output_schema
 from isthmus.models.tools import ToolExecutionContext, Tools
 
 Message: TypeAlias = Mapping[str, Any]
@@ -31,12 +33,13 @@ class DefaultAgent:
         tools: a `Tools` policy, or the tools alone: `Tool`, `ToolSpec`, annotated functions.
         name: what the agent is called in records.
         max_output_tokens: ceiling of each reply; None leaves it to the adapter's own.
-        output: the form that the answer must take; None for text.
+        output: the form that the answer must take: a type, a JSON Schema or an `OutputSchema`; None for text.
         limits: what ends a run that does not end by itself.
         owns_model: whether `aclose` closes the model.
 
     Raises:
         ToolDefinitionError: a tool cannot be offered.
+        OutputDefinitionError: no such form can be asked for.
         InvalidRequestError: there are tools, and a tier of the model does not support them; names it.
     """
 
@@ -48,7 +51,7 @@ class DefaultAgent:
         tools: Tools | Sequence[ToolSpec | Callable[..., Any]] = (),
         name: str = "agent",
         max_output_tokens: int | None = None,
-        output: OutputForm | None = None,
+        output: Any = None,
         limits: Limits | None = None,
         owns_model: bool = False,
     ) -> None:
@@ -56,7 +59,8 @@ class DefaultAgent:
         self.name = name
         self.tools = tools if isinstance(tools, Tools) else Tools(tuple(tools))
         self._limits = limits or Limits()
-        self._request = GenerateContext(brief=instructions, max_output_tokens=max_output_tokens, output=output)
+        form = resolve_output_schema(output)
+        self._request = GenerateContext(brief=instructions, max_output_tokens=max_output_tokens, output=form)
         self._chain = of(model)
         self._owns_model = owns_model
         if self.tools.tools:
@@ -76,7 +80,13 @@ class DefaultAgent:
             TypeError: the input is neither text nor messages, the history no messages.
             InvalidRequestError: a message is none; names its place.
         """
-        begun = start((*_history(history), *_messages(input)), self._request, tools=self.tools, limits=self._limits)
+        begun = start(
+            (*_history(history), *_messages(input)),
+            self._request,
+            tools=self.tools,
+            limits=self._limits,
+            supports=self._chain.supports,
+        )
         context = ToolExecutionContext(run_id=uuid4().hex, agent_name=self.name)
         return RunStream(begun, self._chain, context=context)
 
