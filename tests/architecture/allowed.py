@@ -138,7 +138,8 @@ PROVIDERS = ("anthropic", "openai", "bedrock", "langserve", "litellm", "xllamacp
 _MAY_NAME: dict[str, tuple[str, ...]] = {
     "anthropic": ("isthmus.adapters.anthropic", "isthmus.adapters.registry"),
     "claude": ("isthmus.adapters.anthropic",),
-    "openai": ("isthmus.adapters.openai_chat", "isthmus.adapters.registry"),
+    # The public spelling of one dialect's native items is fixed by seed 004 and DESIGN section 3.
+    "openai": ("isthmus.adapters.openai_chat", "isthmus.adapters.registry", "isthmus.models.neutral"),
     "gpt-": ("isthmus.adapters.openai_chat",),
     "xllamacpp": ("isthmus.adapters.local",),
 }

@@ -258,3 +258,11 @@ async def test_a_structured_stream_that_is_left_stops_the_run() -> None:
             break
         await asyncio.sleep(0.01)
     assert (model.open, tasks()) == (0, set())
+
+
+async def test_a_result_with_a_typed_object_is_plain_json() -> None:
+    """`to_dict` shows the object, a list of them too, as JSON values beside the text."""
+    result = await DefaultAgent(model=natively(says(ANN)), output=Person).run("Who?")
+    assert result.to_dict()["final_output"] == {"name": "Ann", "age": 3}
+    many = await DefaultAgent(model=natively(says(f'{{"response": [{ANN}]}}')), output=list[Person]).run("Who?")
+    assert (many.final_output, many.to_dict()["final_output"]) == ([PERSON], [{"name": "Ann", "age": 3}])

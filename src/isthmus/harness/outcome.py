@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import to_builtins
+
+from isthmus.errors import TierError
 from isthmus.models.events import Note, Usage
+from isthmus.models.internal import public_messages
+from isthmus.models.messages import copied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +25,7 @@ class Outcome:
         usage: the tokens of all steps together; what no step reported is None.
         usage_missing: whether some step did not report its tokens, so that `usage` is less than was spent.
         tier: the id of the tier that served last.
-        messages: the transcript, ready for the next run.
+        messages: the transcript, ready for the next run: without the messages that were for this run alone.
         steps: how often a model was called.
         finish: the finish of the last reply; "refusal" of a completed run is a refusal.
         notes: what was renamed, dropped, repaired or made up on the way.
@@ -43,6 +48,31 @@ class Outcome:
     error: Exception | None = None
     detail: str = ""
     final_output: Any = None
+
+    def to_dict(self, *, include_internal: bool = False) -> dict[str, Any]:
+        """All fields as plain JSON values.
+
+        Args:
+            include_internal: whether the messages hold those that are no part of the public conversation.
+        """
+        error = self.error
+        if error is not None and not isinstance(error, TierError):
+            error = TierError(str(error))
+        messages = self.messages if include_internal else public_messages(self.messages)
+        return {
+            "outcome": self.outcome,
+            "reason": self.reason,
+            "text": self.text,
+            "usage": None if self.usage is None else self.usage.to_dict(),
+            "usage_missing": self.usage_missing,
+            "tier": self.tier,
+            "messages": [copied(dict(message)) for message in messages],
+            "steps": self.steps,
+            "finish": self.finish,
+            "notes": [{"code": str(note.code), "detail": note.detail} for note in self.notes],
+            "error": None if error is None else error.to_dict(),
+            "detail": self.detail,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,3 +102,20 @@ class RunResult:
     def usage(self) -> Usage | None:
         """The tokens of all steps together."""
         return self.outcome.usage
+
+    def to_dict(self, *, include_internal: bool = False) -> dict[str, Any]:
+        """The outcome as plain JSON values, with the answer under `final_output`.
+
+        Args:
+            include_internal: whether the messages hold those that are no part of the public conversation.
+        """
+        answer = to_builtins(self.final_output, enc_hook=_plain)
+        return {"final_output": answer, **self.outcome.to_dict(include_internal=include_internal)}
+
+
+def _plain(value: Any) -> Any:
+    """A pydantic model, which the encoder does not know."""
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"final_output: {type(value).__name__} has no JSON form")
+    return dump(mode="json")
