@@ -266,3 +266,11 @@ async def test_a_result_with_a_typed_object_is_plain_json() -> None:
     assert result.to_dict()["final_output"] == {"name": "Ann", "age": 3}
     many = await DefaultAgent(model=natively(says(f'{{"response": [{ANN}]}}')), output=list[Person]).run("Who?")
     assert (many.final_output, many.to_dict()["final_output"]) == ([PERSON], [{"name": "Ann", "age": 3}])
+
+
+async def test_a_pause_is_a_step_and_no_answer() -> None:
+    """A structured reply that pauses is sent back as it is and judged at its end."""
+    model = natively(says("Searching.", finish="pause"), says(ANN))
+    result = await DefaultAgent(model=model, output=Person).run("Who?")
+    assert (result.final_output, len(model.seen)) == (PERSON, 2)
+    assert NoteCode.OUTPUT_REPAIRED not in [note.code for note in result.outcome.notes]

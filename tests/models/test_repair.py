@@ -1,6 +1,7 @@
 """Asking again: bounded, only for what asking again can mend, and nothing of it is kept."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from pydantic import BaseModel
 
 from isthmus.errors import OutputError, OutputTruncatedError, RefusedError
 from isthmus.models import ESCAPE_SEQUENCE_RETRY_MESSAGE, SCHEMA_NORMALIZATION_ERROR
-from isthmus.models.contract import GenerateContext
+from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.events import NoteCode, StepResult, Text, Usage
 from isthmus.models.normalise import make_call
 from isthmus.models.output import OutputSchema
@@ -134,8 +135,23 @@ async def test_calls_are_not_validated() -> None:
     """A reply that calls tools is no answer yet: it comes back as it is, without a value."""
     step = StepResult(events=(Text("hm"), make_call("look", {}, call_id="1")), finish="tool-calls")
     model = Asked(step)
-    got, value = await answered(model, CTX, repair=repairing(CTX.output, ("output-schema",)))
+    ctx = replace(CTX, tools=(ToolSpec(name="look"),))
+    got, value = await answered(model, ctx, repair=repairing(CTX.output, ("output-schema",)))
     assert (got.events, value, len(model.seen)) == (step.events, None, 1)
+
+
+async def test_calls_of_tools_that_nobody_offered_are_no_answer() -> None:
+    """A model that makes a tool up is asked again; a call never passes for a value."""
+    step = StepResult(events=(make_call("look", {}, call_id="1"),), finish="tool-calls")
+    model, value = await ask(step, ANN)
+    assert (value, len(model.seen)) == (Person(name="Ann", age=3), 2)
+    _, error = await ask(step)
+    assert type(error) is OutputError
+
+
+async def test_a_paused_reply_is_judged_where_nobody_goes_on() -> None:
+    """Without a loop a pause is an end like any other."""
+    assert (await ask(says(ANN, finish="pause")))[1] == Person(name="Ann", age=3)
 
 
 async def test_nothing_of_the_callers_is_changed() -> None:

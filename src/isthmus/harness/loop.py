@@ -186,7 +186,7 @@ def _replied(state: LoopState, report: Replied) -> Next:
 
 def _judged(state: LoopState, repair: Repair, step: StepResult, *, follow: Follow) -> Next:
     """A structured reply: it was previewed so far, and is shown now, or asked for again and leaves nothing behind."""
-    verdict = repair.judge(step)
+    verdict = Verdict() if step.finish == FinishReason.PAUSE else repair.judge(step)
     if verdict.again is not None:
         note = Note(NoteCode.OUTPUT_REPAIRED, f"repair {verdict.again.used}: {verdict.fault}")
         state, effects = _ask(replace(state, repair=verdict.again, notes=(*state.notes, note)))

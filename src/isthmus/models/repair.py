@@ -10,7 +10,7 @@ import msgspec
 
 from isthmus.errors import OutputDefinitionError, OutputError, OutputTruncatedError, RefusedError
 from isthmus.models.contract import GenerateContext, OutputForm
-from isthmus.models.events import FinishReason, Note, NoteCode, StepResult
+from isthmus.models.events import FinishReason, Note, NoteCode, StepResult, Text
 from isthmus.models.explosion import has_escape_sequence_explosion
 from isthmus.models.messages import MessageRole
 from isthmus.models.output import OutputSchema
@@ -80,8 +80,8 @@ class Repair:
         return ask_for(replace(ctx, output=self.form, messages=(*ctx.messages, *turn)), self.strategy)
 
     def judge(self, step: StepResult) -> Verdict:
-        """What to do with a reply: take it, ask again, or give up. Calls, pauses and failures are not judged."""
-        if step.calls or step.finish in (FinishReason.ERROR_POST, FinishReason.PAUSE):
+        """What to do with a reply: take it, ask again, or give up. Calls and failures are not judged."""
+        if step.calls or step.finish == FinishReason.ERROR_POST:
             return Verdict()
         if step.finish in (FinishReason.REFUSAL, FinishReason.CONTENT_FILTER):
             return Verdict(error=refused(step))
@@ -142,7 +142,7 @@ async def answered(
         repair: how a structured reply is asked for; None asks once, for text, which is the value.
 
     Returns:
-        The last reply, with the tokens of all; the value is None where it calls tools.
+        The last reply, with the tokens of all; the value is None where it calls tools that were offered.
 
     Raises:
         OutputError: no reply was of the form.
@@ -157,12 +157,19 @@ async def answered(
         asked = repair.request(ctx)
         step = asked.read(await ask(asked.ctx))
         spent = spent.add(step.usage)
-        verdict = repair.judge(step)
+        verdict = repair.judge(step if ctx.tools else _without_calls(step))
         if verdict.error is not None:
             raise verdict.error
         if verdict.again is None:
             return _told(step, spent, repair), verdict.value
         repair = verdict.again
+
+
+def _without_calls(step: StepResult) -> StepResult:
+    """The reply to a request that offered no tools: calls that were made up are no answer."""
+    if not step.calls:
+        return step
+    return msgspec.structs.replace(step, events=[event for event in step.events if isinstance(event, Text)])
 
 
 def _told(step: StepResult, spent: Spent, repair: Repair) -> StepResult:
