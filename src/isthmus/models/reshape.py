@@ -117,6 +117,8 @@ def _reshaped(whole: Mapping[str, Any], rules: Dialect) -> tuple[dict[str, Any],
     document = Document(whole)
     reshaper = Reshaper(document, rules)
     body, wrapped = document.body, False
+    for why in document.malformed:
+        reshaper.cannot("", why)
     if rules.root_object:
         body = reshaper.whole(body)
         wrapped = "anyOf" in body or kinds_of(body) != ["object"]
