@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from architecture.source import Module
 
-_RANK0 = {f"isthmus.{name}" for name in ("errors", "secret", "sync", "version", "wire.frame", "wire.retryafter")}
+_RANK0 = {
+    "isthmus.errors",
+    "isthmus.secret",
+    "isthmus.sync",
+    "isthmus.version",
+    "isthmus.wire.frame",
+    "isthmus.wire.partial_json",
+    "isthmus.wire.retryafter",
+}
 _BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
 _SHARED = {"classify", "drive", "openai_chat", "anthropic"}
 _REGISTRY = "isthmus.adapters.registry"
@@ -112,6 +120,7 @@ SIGNATURES = {
     "isthmus.models.outputs:format_error",
     "isthmus.models.outputs:format_success",
     "isthmus.models.tools:run",
+    "isthmus.models.output:validate_response_with_retry",
 }
 
 # Vocabularies: one name a fact, and splitting them would only hide the list.
