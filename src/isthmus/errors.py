@@ -14,6 +14,7 @@
     ├── ConfigError                 a setting is wrong (also a ValueError)
     ├── AdapterError                an adapter class is not usable (also a TypeError)
     ├── ToolDefinitionError         a tool cannot be offered (also a ValueError)
+    ├── PromptError                 a prompt cannot be made or rendered (also a ValueError and a TypeError)
     ├── MissingDependencyError      an optional package is absent (also an ImportError)
     └── LiveCallError               a test was about to reach another machine (also a RuntimeError)
 
@@ -266,6 +267,10 @@ class AdapterError(IsthmusError, TypeError):
 
 class ToolDefinitionError(IsthmusError, ValueError, TypeError):
     """A tool that cannot be offered to a model; names the tool and the remedy."""
+
+
+class PromptError(IsthmusError, ValueError, TypeError):
+    """A prompt that cannot be made or rendered; names template, line and remedy, and never a value."""
 
 
 class MissingDependencyError(IsthmusError, ImportError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, assert_type
+from typing import Any, TypedDict, assert_type
 
 from isthmus.adapters.base import (
     ChatResponse,
@@ -15,6 +15,7 @@ from isthmus.adapters.base import (
     capabilities_from_limits,
     is_output_truncation,
 )
+from isthmus.models import PromptSpec, PromptTemplate, render_instruction_text
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, Finish, StepResult, Text
 from isthmus.models.model import Model
@@ -74,3 +75,22 @@ async def use() -> None:
         print(step.text, await made.generate(ctx), (await made.chat([], [])).text)
     assert_type(is_output_truncation(None), bool)
     assert_type(apply_thinking({}, "low"), dict[str, Any])
+
+
+class RiskVars(TypedDict):
+    """Values of a prompt."""
+
+    tier: str
+
+
+def prompts() -> None:
+    """What authors of prompts write: values are checked against the template's own."""
+    made = PromptTemplate[RiskVars, str](system_template="{{ tier }}")
+    assert_type(made.render_messages({"tier": "x"}), list[dict[str, Any]])
+    values: RiskVars = {"tier": "x"}
+    spec = PromptSpec(template=made, values=values)
+    assert_type(spec, PromptSpec[RiskVars])
+    assert_type(spec.values, RiskVars | None)
+    assert_type(render_instruction_text(spec), str)
+    PromptSpec[RiskVars](made, {"teir": "x"})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert_type(PromptTemplate[RiskVars, str].from_text("x").name, str | None)

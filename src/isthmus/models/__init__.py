@@ -10,12 +10,22 @@ if TYPE_CHECKING:
     from isthmus.models.events import Usage
     from isthmus.models.executor import ToolExecutor, ToolResult
     from isthmus.models.messages import MessageRole, provider_messages
+    from isthmus.models.promptparts import FilePart, ImagePart, TextPart
+    from isthmus.models.prompts import MultiPartPromptTemplate, PromptTemplate, PromptTemplateBase
+    from isthmus.models.promptspec import PromptSpec, render_instruction_text
     from isthmus.models.tools import CancellationToken, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
 
 _PLACES = {
     "CancellationToken": "tools",
+    "FilePart": "promptparts",
     "GenerateContext": "contract",
+    "ImagePart": "promptparts",
     "MessageRole": "messages",
+    "MultiPartPromptTemplate": "prompts",
+    "PromptSpec": "promptspec",
+    "PromptTemplate": "prompts",
+    "PromptTemplateBase": "prompts",
+    "TextPart": "promptparts",
     "Tool": "tools",
     "ToolExecutionContext": "tools",
     "ToolExecutor": "executor",
@@ -26,12 +36,20 @@ _PLACES = {
     "Usage": "events",
     "as_tool": "tools",
     "provider_messages": "messages",
+    "render_instruction_text": "promptspec",
 }
 
 __all__ = [
     "CancellationToken",
+    "FilePart",
     "GenerateContext",
+    "ImagePart",
     "MessageRole",
+    "MultiPartPromptTemplate",
+    "PromptSpec",
+    "PromptTemplate",
+    "PromptTemplateBase",
+    "TextPart",
     "Tool",
     "ToolExecutionContext",
     "ToolExecutor",
@@ -42,6 +60,7 @@ __all__ = [
     "Usage",
     "as_tool",
     "provider_messages",
+    "render_instruction_text",
 ]
 
 
