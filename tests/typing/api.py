@@ -15,7 +15,19 @@ from isthmus.adapters.base import (
     capabilities_from_limits,
     is_output_truncation,
 )
-from isthmus.models import PromptSpec, PromptTemplate, render_instruction_text
+from isthmus.models import (
+    ConcurrentRequestLimiter,
+    Config,
+    Factory,
+    ModelStreamEvent,
+    PromptSpec,
+    PromptTemplate,
+    ReasoningPhase,
+    get_reasoning_phase,
+    get_usage_totals,
+    render_instruction_text,
+    retry_on_errors,
+)
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, Finish, StepResult, Text
 from isthmus.models.model import Model
@@ -54,10 +66,61 @@ class Plain:
 
 
 class Client(Model):
-    """A model client."""
+    """A model client, which answers with a `ModelResponse` as none else is named."""
 
     async def get_response(self, messages: Any, *args: Any, **kwargs: Any) -> ModelResponse:
         raise NotImplementedError
+
+
+class TextClient(Model[str]):
+    """A model client with replies of its own, and options by name."""
+
+    async def get_response(
+        self,
+        messages: Any,
+        extra_call_args: Mapping[str, Any] | None = None,
+        schema: Any = None,
+        tools: Any = None,
+        cancellation_token: Any = None,
+        parent_span: Any = None,
+        **kwargs: Any,
+    ) -> str:
+        return "x"
+
+
+class ClientFactory(Factory[ModelResponse]):
+    """Makes clients."""
+
+    client = Client
+
+
+async def models() -> None:
+    """What callers of the model face write."""
+    client = Client()
+    assert_type(await Model.get_response(client, []), ModelResponse)
+    assert_type(await TextClient().get_response([], schema=None), str)
+    async with client.open_run() as active:
+        assert_type(active, Client)
+        async for event in active.stream_response([]):
+            assert_type(event, ModelStreamEvent)
+            assert_type(get_reasoning_phase(event), ReasoningPhase | None)
+    response = await client.get_response([])
+    assert_type(response.choices[0].message.content, str | None)
+    print(response.reasoning_content)
+    assert_type(ModelResponse.from_dict(response.to_dict()), ModelResponse)
+    totals = get_usage_totals(response)
+    if totals is not None:
+        assert_type(totals.total_tokens, int)
+
+    @retry_on_errors(max_retries=2)
+    async def ask(question: str) -> int:
+        return len(question)
+
+    done = await ask("x")
+    assert_type(done.result, int)
+    assert_type(done.metrics.attempts, int)
+    config = Config(api_key="k", model="m", rate_limiter=ConcurrentRequestLimiter(2))
+    assert_type(ClientFactory(config).get_model_client(temperature=1), Model[ModelResponse])
 
 
 async def use() -> None:

@@ -12,6 +12,7 @@ from isthmus.chain import of
 from isthmus.harness.driver import RunStream
 from isthmus.harness.loop import Limits, start
 from isthmus.harness.outcome import RunResult
+from isthmus.harness.view import LiveRunView
 from isthmus.models.contract import GenerateContext, OutputForm, ToolSpec
 from isthmus.models.messages import MessageRole, check_form
 from isthmus.models.promptspec import PromptSpec, render_instruction_text, render_user_messages
@@ -88,7 +89,8 @@ class DefaultAgent:
         items = _input(input)
         messages = (*_messages(_history(history), "history"), *_messages(items, "input"))
         begun = start(messages, self._rendered(items), tools=self.tools, limits=self._limits)
-        context = ToolExecutionContext(run_id=uuid4().hex, agent_name=self.name)
+        run_id = uuid4().hex
+        context = ToolExecutionContext(run_id=run_id, agent_name=self.name, run_state=LiveRunView(run_id, {}))
         return RunStream(begun, self._chain, context=context)
 
     def _rendered(self, items: Sequence[Item]) -> GenerateContext:
