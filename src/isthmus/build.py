@@ -21,11 +21,13 @@ from isthmus.settings.keys import TIER_KEYS
 from isthmus.sync import iterate_sync, run_sync
 
 __all__ = [
+    "adapter_of",
     "ask",
     "connect",
     "connections",
     "findings",
     "load",
+    "named",
     "optional_packages",
     "parse",
     "providers",
@@ -59,14 +61,18 @@ def connect(target: str, **settings: Any) -> Any:
         MissingDependencyError: the provider needs a package that is not installed.
     """
     settings = hidden(settings)
-    provider, _, model = target.partition(":")
-    if "." in provider:
-        return registry.load_adapter(target, **settings)
+    provider, model = named(target)
     if model:
         if settings.get("model", model) != model:
             raise ConfigError(f"two models are named: {model!r} in {target!r}, and {settings['model']!r}", key="model")
         settings["model"] = model
     return registry.load_adapter(provider, **settings)
+
+
+def named(target: str) -> tuple[str, str]:
+    """The provider and the model in "provider:model"; a dotted path "package.module:Class" is all provider."""
+    provider, _, model = target.partition(":")
+    return (target, "") if "." in provider else (provider, model)
 
 
 def load(source: str | os.PathLike[str] | Settings | None = None, **overrides: Any) -> Any:
@@ -192,14 +198,23 @@ def findings(settings: Settings) -> Iterator[str]:
                 yield f"{key}: set (from {table[key].where})"
         yield from unused_keys(table)
         _check_keys(table)
-        adapter = _adapter(table)
+        adapter = adapter_of(table)
         variable = getattr(getattr(adapter, "keys", None), "variable", "")
         if variable:
             yield f"{variable}: {'set' if os.environ.get(variable) else 'not set'}"
         yield from getattr(adapter, "diagnose", tuple)()
 
 
-def _adapter(table: Table) -> Any:
+def adapter_of(table: Table) -> Any:
+    """The adapter that a tier's settings describe.
+
+    Args:
+        table: one of `connections`.
+
+    Raises:
+        ConfigError: its factory refuses the settings or makes no adapter.
+        MissingDependencyError: the provider needs a package that is not installed.
+    """
     found = registry.resolve(table["provider"].value)
     values = {key: setting.value for key, setting in table.items() if key not in _TIER_ONLY}
     if "timeouts" in table:
@@ -224,7 +239,7 @@ class _Placed:
 
 
 def _tier(table: Table) -> Any:
-    adapter = _adapter(table)
+    adapter = adapter_of(table)
     own = {key: table[key].value for key in _TIER_ONLY if key in table}
     if "supports" in own:
         own["supports"] = frozenset(own["supports"])

@@ -21,7 +21,8 @@
     ├── CallCancelledError          a call was given up: its token was cancelled (also an InterruptedError)
     ├── ToolDefinitionError         a tool cannot be offered (also a ValueError)
     ├── PromptError                 a prompt cannot be made or rendered (also a ValueError and a TypeError)
-    └── MissingDependencyError      an optional package is absent (also an ImportError)
+    ├── MissingDependencyError      an optional package is absent (also an ImportError)
+    └── LiveCallError               a test was about to reach another machine (also a RuntimeError)
 
 Knows nothing of providers, transports or messages.
 """
@@ -365,6 +366,18 @@ class MissingDependencyError(IsthmusError, ImportError):
         super().__init__(f"{feature} needs the package {package!r}: pip install 'isthmus[{extra}]'")
         self.package = package
         self.extra = extra
+
+
+class LiveCallError(IsthmusError, RuntimeError):
+    """A connection to another machine where live calls are forbidden.
+
+    Args:
+        host: where it would have gone.
+    """
+
+    def __init__(self, host: str) -> None:
+        super().__init__(f"a live call to {host}: use a scripted adapter, a recording or a server on loopback")
+        self.host = host
 
 
 def chain_of_causes(error: BaseException, depth: int = 8) -> Iterable[BaseException]:

@@ -137,18 +137,25 @@ BOUNDARIES = {
     "isthmus.adapters.faces",
     "isthmus.adapters.registry",
     "isthmus.models.model",
+    "isthmus.conformance.recorder",
     "isthmus.models.retry",
     "isthmus.conformance.replay",
+    "isthmus.conformance.server",
     "isthmus.console.main",
 }
 
 PROVIDERS = ("anthropic", "openai", "bedrock", "langserve", "litellm", "xllamacpp", "claude", "gpt-", "gemini", "groq")
 
 _MAY_NAME: dict[str, tuple[str, ...]] = {
-    "anthropic": ("isthmus.adapters.anthropic", "isthmus.adapters.registry"),
+    "anthropic": ("isthmus.adapters.anthropic", "isthmus.adapters.registry", "isthmus.conformance.wire_messages"),
     "claude": ("isthmus.adapters.anthropic",),
     # The public spelling of one dialect's native items is fixed by seed 004 and DESIGN section 3.
-    "openai": ("isthmus.adapters.openai_chat", "isthmus.adapters.registry", "isthmus.models.neutral"),
+    "openai": (
+        "isthmus.adapters.openai_chat",
+        "isthmus.adapters.registry",
+        "isthmus.models.neutral",
+        "isthmus.conformance.wire_chat",
+    ),
     "gpt-": ("isthmus.adapters.openai_chat",),
     "xllamacpp": ("isthmus.adapters.local",),
 }
