@@ -18,6 +18,7 @@ from isthmus.models import (
     Tools,
 )
 from isthmus.models.events import Finish, Text, Usage
+from isthmus.models.output import OutputSchema
 from support.turns import Turns, asks, call, says
 
 
