@@ -79,7 +79,7 @@ AFTER = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "said", "kind"), AFTER, ids=repr)
+@pytest.mark.parametrize(("fault", "said", "kind"), AFTER)
 async def test_a_fault_after_content_leaves_what_came_before(fault: Fault, said: str, kind: str) -> None:
     """F01: after content a fault is an error of its class on both faces, and what had gone out is kept."""
     adapter = model(fault)
