@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from isthmus.conformance.graph import state
+from isthmus.conformance.graph import CLOSING, state
 from isthmus.conformance.law import Found, Group, NotJudged
 from isthmus.conformance.reading import shown
 from isthmus.conformance.seen import Ask, Given, Heard, Seen, left_over, opened
@@ -19,7 +19,6 @@ law = GROUP.law
 
 _AGAIN = 2
 _ENDS = 1.0
-_CLOSED = ("clos", "releas", "clean", "dispos")
 
 
 @law(
@@ -179,13 +178,14 @@ async def _kept(seen: Seen, heard: Heard, before: dict[str, Any], after: dict[st
     first = state(inner(adapter))
     await seen.hear(heard.face, heard.ask, adapter=adapter)
     whole = state(inner(adapter))
-    for place in after.keys() & before.keys() & first.keys() & whole.keys():
-        gives_back = whole[place] == first[place]
-        changed = after[place] != before[place]
-        if gives_back and changed:
-            return f"{place} is {after[place]!r}, and was {before[place]!r} before it"
-        if not gives_back and not changed and any(word in place.rpartition(".")[2].lower() for word in _CLOSED):
-            return f"{place} is still {after[place]!r}"
+    for place in whole:
+        was, full, broken = (kept.get(place, False) for kept in (first, whole, after))
+        changed = place in after and place in before and broken != before[place]
+        if full == was and changed:
+            return f"{place} is {broken!r}, and was {before[place]!r} before it"
+        closing = any(word in place.rpartition(".")[2].lower() for word in CLOSING)
+        if full != was and closing and broken == before.get(place, False):
+            return f"{place} is still {broken!r}"
     return ""
 
 

@@ -213,6 +213,8 @@ class Seen:
         await asyncio.wait({task}, timeout=self.patience)
         if not task.done():
             heard.late = True
+            # One call that hangs is a finding; the next ones need not take as long.
+            self.patience = min(self.patience, _AFTER_CANCEL)
             task.cancel()
             await asyncio.wait({task}, timeout=_AFTER_CANCEL)
             heard.stuck = not task.done()

@@ -11,7 +11,7 @@ from typing import Any
 
 BEAT = 0.004
 TICK = 0.01
-LATE = 5
+LATE = 3
 """Looks in a row at which the loop has not moved, before it counts as blocked."""
 
 
