@@ -88,7 +88,7 @@ def _enclosed(name: str, function: FunctionType) -> Iterator[tuple[str, Any]]:
 def state(adapter: Any) -> dict[str, Any]:
     """The adapter's state as far as it shows: flags, counts, sizes, locks and words of closing, by place."""
     # A class attribute is where a count begins that the instance keeps later.
-    found = {
+    found: dict[str, Any] = {
         f"self.{name}": value
         for kind in reversed(_kinds(adapter))
         for name, value in list(vars(kind).items())
@@ -102,7 +102,8 @@ def state(adapter: Any) -> dict[str, Any]:
                 found[place] = len(item)
             elif isinstance(item, str) and any(word in item.lower() for word in CLOSING) and len(item) < _WORD:
                 # A log of what was opened and closed: its last part is the word itself.
-                found[f"{place.rpartition('[')[0]}.{item}"] = True
+                word = f"{place.rpartition('[')[0]}.{item}"
+                found[word] = found.get(word, 0) + 1
             elif hasattr(item, "locked") and callable(item.locked) and not isinstance(item, type):
                 found[place] = bool(item.locked())
     return found
