@@ -307,6 +307,15 @@ def test_a_request_beside_its_context_is_compared(chat_tape: Path) -> None:
     assert {finding.law for finding in report.errors} == {"wire-golden"}, report.table()
 
 
+@pytest.mark.parametrize(("text", "ok"), [("One two.", True), ("One.", False)])
+def test_a_result_beside_its_recording_is_compared(text: str, ok: bool, chat_tape: Path) -> None:
+    """F16: a recording gives the result beside it, or is found."""
+    (chat_tape / "text" / "result.json").write_text(json.dumps({"text": text, "finish": "stop"}))
+    report = judged(openai(), chat_tape)
+    assert report.ok is ok, report.table()
+    assert {finding.law for finding in report.errors} <= {"wire-golden"}
+
+
 def test_a_connection_that_stays_open_is_caught(chat_tape: Path) -> None:
     """F10: an adapter that opens its transport without a block leaves it open when it is left early."""
 

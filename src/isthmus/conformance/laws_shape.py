@@ -188,7 +188,7 @@ async def _streams_live(seen: Seen) -> AsyncIterator[Found]:
     why="Markers and resets are the chain's; a preview that says something else shows what will never run.",
     fix="leave Marker and Reset out; join each CallDelta of a call to exactly its arguments",
     covers=("F02", "F16"),
-    after=("answers", "event-shape", "call-shape"),
+    after=("answers", "event-shape"),
 )
 async def _side_events(seen: Seen) -> AsyncIterator[Found]:
     heards = [heard for heard in await seen.usual() if heard.reading is not None and heard.reading.events]

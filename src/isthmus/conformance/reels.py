@@ -56,6 +56,14 @@ class Reel:
         """The last two parts of its place."""
         return "/".join(self.place.parts[-2:])
 
+    def beside(self, file: str) -> dict[str, Any] | None:
+        """The JSON object in a file of its folder; None where there is none."""
+        path = self.place / file
+        if not path.is_file():
+            return None
+        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return value
+
     @classmethod
     def of(cls, place: Path) -> Reel:
         """Read the recording in a folder.
