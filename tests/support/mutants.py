@@ -216,11 +216,51 @@ def tape(api: str, folder: Path, *, count: int, seed: int) -> None:
             chosen.append(row)
     for place, row in enumerate(chosen):
         shutil.copytree(root / row.path, folder / f"{place:03}")
+        if row.stream and row.status == 200:
+            _damage(folder / f"{place:03}", chance)
     child = os.fork()
     if child == 0:
         _write_results(api, folder)
         os._exit(0)
     os.waitpid(child, 0)
+
+
+_STRANGE = (
+    b"data: {not json\n\n",
+    b'data: {"error": {"message": "overloaded", "code": 529}}\n\n',
+    b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}\n\n',
+    b"data: [1, 2]\n\n",
+    b'data: {"choices": []}\n\n',
+    b": comment\n\n",
+)
+
+
+def _damage(place: Path, chance: random.Random) -> None:
+    """Further recordings beside one: a frame left out, doubled, moved, strange, cut, or all after it gone."""
+    frames = (place / "response.body").read_bytes().split(b"\n\n")
+    if len(frames) < 3:
+        return
+    for number in range(7):
+        at = chance.randrange(len(frames) - 1)
+        other = frames[chance.randrange(len(frames) - 1)]
+        strange = chance.choice(_STRANGE).removesuffix(b"\n\n")
+        changed = (
+            [*frames[:at], *frames[at + 1 :]],
+            [*frames[:at], frames[at], *frames[at:]],
+            [*frames[: at + 1], b""],
+            [*frames[:at], strange, *frames[at:]],
+            [*frames[:at], other, *frames[at:]],
+            [*frames[:-3], b""],
+            [*frames[:at], frames[at][: len(frames[at]) // 2]],
+        )[number]
+        copied = place.with_name(f"{place.name}-{number}")
+        shutil.copytree(place, copied)
+        (copied / "response.body").write_bytes(b"\n\n".join(changed))
+        meta = json.loads((copied / "response.meta.json").read_text(encoding="utf-8"))
+        meta.pop("chunk_sizes", None)
+        meta["ended"] = chance.choice(["framed", "broken", "framed"])
+        meta["headers"] = [pair for pair in meta.get("headers") or () if pair[0].lower() != "content-length"]
+        (copied / "response.meta.json").write_text(json.dumps(meta), encoding="utf-8")
 
 
 def _write_results(api: str, folder: Path) -> None:
