@@ -21,8 +21,12 @@ from isthmus.errors import (
     InvalidRequestError,
     IsthmusError,
     MissingDependencyError,
+    ModelBehaviorError,
+    ModelsException,
+    PromptError,
     ProtocolError,
     RefusedError,
+    RunErrorDetails,
     TierError,
     ToolDefinitionError,
     TransientError,
@@ -83,6 +87,8 @@ def test_an_unknown_class_word_fails_with_the_list() -> None:
         (InvalidRequestError("x"), ValueError),
         (ConfigError("x"), ValueError),
         (ToolDefinitionError("x"), ValueError),
+        (PromptError("x"), ValueError),
+        (PromptError("x"), TypeError),
         (AdapterError("x"), TypeError),
         (MissingDependencyError("f", "p", extra="e"), ImportError),
     ],
@@ -221,3 +227,23 @@ def test_an_exhausted_chain_heeds_only_hints_that_can_be(hint: Any) -> None:
     wrong, right = TransientError("a", retry_after=hint), TransientError("b", retry_after=2.0)
     attempts = [Attempt(tier="a", attempt=1, seconds=0.0, error=error) for error in (wrong, right)]
     assert ChainExhausted("c", attempts).retry_after == 2.0
+
+
+def test_what_goes_wrong_with_a_model_has_one_root() -> None:
+    """A failed call and a model that misbehaves are both `ModelsException`; settings and tools are not."""
+    for cls in (*CLASSES.values(), ChainExhausted, ModelBehaviorError):
+        assert issubclass(cls, ModelsException)
+    for other in (ConfigError, AdapterError, ToolDefinitionError, MissingDependencyError):
+        assert not issubclass(other, ModelsException)
+        assert issubclass(other, IsthmusError)
+
+
+def test_an_error_carries_how_far_the_run_had_come() -> None:
+    """`run_data` is None until a run sets it, each error's own, and survives a copy."""
+    error, other = ModelBehaviorError("called a withdrawn tool"), TransientError("x")
+    assert (error.message, error.run_data, other.run_data) == ("called a withdrawn tool", None, None)
+    assert ModelsException("x", run_data=RunErrorDetails("r")).run_data == RunErrorDetails("r")
+    error.run_data = RunErrorDetails(raw_response="r")
+    for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert (str(again), again.run_data) == ("called a withdrawn tool", RunErrorDetails("r"))
+    assert other.run_data is None

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from isthmus.build import ask, connect, load, run_sync, stream_sync
     from isthmus.chain import Tier, define_chain
     from isthmus.harness import DefaultAgent as Agent
-    from isthmus.models import Tool, Tools, as_tool
+    from isthmus.models import PromptTemplate, Tool, Tools, as_tool
 
 # name -> the module that holds it, and its name there
 _HOMES = {
     "Agent": ("isthmus.harness", "DefaultAgent"),
+    "PromptTemplate": ("isthmus.models", "PromptTemplate"),
     "Tier": ("isthmus.chain", "Tier"),
     "Tool": ("isthmus.models", "Tool"),
     "Tools": ("isthmus.models", "Tools"),
@@ -37,6 +38,7 @@ _HOMES = {
 
 __all__ = [
     "Agent",
+    "PromptTemplate",
     "Tier",
     "Tool",
     "Tools",

@@ -1,19 +1,22 @@
 """Every error that Isthmus raises, as one tree.
 
     IsthmusError
-    ├── TierError                   a model call failed, classified
-    │   ├── TransientError          worth another try on the same tier
-    │   ├── UnavailableError        down, overloaded or gone: next tier at once
-    │   │   └── ChainExhausted      every tier of a chain failed
-    │   ├── CredentialsError        key, permission or billing
-    │   ├── ContextOverflowError    the prompt does not fit
-    │   ├── RefusedError            content policy, before any content
-    │   ├── InvalidRequestError     the request is wrong (also a ValueError)
-    │   ├── ProtocolError           the other side, or an adapter, broke its contract
-    │   └── UnclassifiedError       anything else
+    ├── ModelsException                 a model failed, or did what it may not
+    │   ├── TierError                   a model call failed, classified
+    │   │   ├── TransientError          worth another try on the same tier
+    │   │   ├── UnavailableError        down, overloaded or gone: next tier at once
+    │   │   │   └── ChainExhausted      every tier of a chain failed
+    │   │   ├── CredentialsError        key, permission or billing
+    │   │   ├── ContextOverflowError    the prompt does not fit
+    │   │   ├── RefusedError            content policy, before any content
+    │   │   ├── InvalidRequestError     the request is wrong (also a ValueError)
+    │   │   ├── ProtocolError           the other side, or an adapter, broke its contract
+    │   │   └── UnclassifiedError       anything else
+    │   └── ModelBehaviorError          the model answered what it may not answer
     ├── ConfigError                 a setting is wrong (also a ValueError)
     ├── AdapterError                an adapter class is not usable (also a TypeError)
     ├── ToolDefinitionError         a tool cannot be offered (also a ValueError)
+    ├── PromptError                 a prompt cannot be made or rendered (also a ValueError and a TypeError)
     ├── MissingDependencyError      an optional package is absent (also an ImportError)
     └── LiveCallError               a test was about to reach another machine (also a RuntimeError)
 
@@ -23,6 +26,7 @@ Knows nothing of providers, transports or messages.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 from typing import Any, TypeGuard
@@ -70,7 +74,46 @@ def _blank(cls: type[IsthmusError], args: tuple[Any, ...]) -> IsthmusError:
     return cls.__new__(cls, *args)
 
 
-class TierError(IsthmusError):
+@dataclass(slots=True)
+class RunErrorDetails:
+    """How far a run had come when it failed.
+
+    Args:
+        raw_response: the reply that it failed over, or None.
+    """
+
+    raw_response: Any = None
+
+
+class ModelsException(IsthmusError):
+    """Root of what goes wrong with a model, rather than with the code that calls it.
+
+    Args:
+        args: what went wrong.
+        run_data: how far the run had come; set by the run, None outside of one.
+    """
+
+    run_data: RunErrorDetails | None = None
+
+    def __init__(self, *args: object, run_data: RunErrorDetails | None = None) -> None:
+        super().__init__(*args)
+        if run_data is not None:
+            self.run_data = run_data
+
+
+class ModelBehaviorError(ModelsException):
+    """The model answered what it may not answer, e.g. with a call after the tools were withdrawn.
+
+    Args:
+        message: what it did.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class TierError(ModelsException):
     """A model call that failed, with the class that decides what happens next.
 
     Args:
@@ -266,6 +309,10 @@ class AdapterError(IsthmusError, TypeError):
 
 class ToolDefinitionError(IsthmusError, ValueError, TypeError):
     """A tool that cannot be offered to a model; names the tool and the remedy."""
+
+
+class PromptError(IsthmusError, ValueError, TypeError):
+    """A prompt that cannot be made or rendered; names template, line and remedy, and never a value."""
 
 
 class MissingDependencyError(IsthmusError, ImportError):

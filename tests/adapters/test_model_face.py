@@ -10,7 +10,7 @@ import pytest
 from isthmus.adapters.base import ModelAdapter
 from isthmus.errors import ProtocolError, TransientError
 from isthmus.models.contract import GenerateContext
-from isthmus.models.events import CallDelta, Finish, Native, NoteCode, Reasoning, StepResult, Text
+from isthmus.models.events import CallDelta, Finish, Native, Note, NoteCode, Reasoning, StepResult, Text, Usage
 from isthmus.models.responses import ModelStreamEvent
 from support.face_kit import CTX, HELLO, LOOK, TOOL_DICTS, model_response
 
@@ -111,7 +111,32 @@ async def test_events_become_model_events_without_a_second_decoder() -> None:
     assert shown[3].raw == {"a": 1}
     response = shown[4].response
     assert response.model == "m"
-    assert response.model_extra == {"raw_reason": "why", "reasoning_content": "r"}
+    block = {"provider": "p", "type": "block", "json": '{"a":1}'}
+    assert response.model_extra == {"raw_reason": "why", "reasoning_content": "r", "native": [block]}
+    assert (response.block, response.reasoning_content) == ({"a": 1}, "r")
+
+
+async def test_streamed_and_whole_are_the_same_response() -> None:
+    """F16: the reply of "completed" is that of `get_response`, but for the id and the moment."""
+
+    class Rich(ModelAdapter):
+        model = "m"
+
+        async def stream(self, ctx: Any) -> Any:
+            yield Reasoning("r", signature="s")
+            yield Text("a")
+            yield Text("b")
+            yield Native("p", "block", {"a": 1})
+            usage = Usage(input_tokens=1, cache_read_tokens=2, output_tokens=3)
+            yield Finish("pause", usage, "pause_turn", None, Native("p", "message", [1]), (Note("metadata", "x"),))
+
+    shown = [event async for event in Rich().stream_response(HELLO)]
+    streamed, whole = shown[-1].response.to_dict(), (await Rich().get_response(HELLO)).to_dict()
+    for varies in ("id", "created"):
+        assert streamed.pop(varies)
+        assert whole.pop(varies)
+    assert streamed == whole
+    assert (whole["finish"], whole["choices"][0]["finish_reason"]) == ("pause", "stop")
 
 
 async def test_a_refusal_is_a_stop_with_the_refusal() -> None:

@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from isthmus.adapters.base import ChatResponse, ModelAdapter, ToolCall
-from isthmus.adapters.render import Rendered, read_context, read_tools, remembered
+from isthmus.adapters.render import (
+    Rendered,
+    Turns,
+    chat_messages,
+    neutral_turns,
+    read_context,
+    read_tools,
+    remembered,
+)
 from isthmus.errors import InvalidRequestError, ProtocolError
 from isthmus.models.contract import GenerateContext, ToolSpec
-from isthmus.models.events import Call, Finish, Native, NoteCode, Text
+from isthmus.models.events import Call, Finish, Native, Note, NoteCode, Text
 from isthmus.models.messages import assistant_message, tool_message
 from support.face_kit import LOOK
 
@@ -284,3 +292,17 @@ def test_tools_are_read_in_every_shape() -> None:
         assert list(read_tools(tools)) == [spec]
     with pytest.raises(InvalidRequestError, match=r"tools\[0\]"):
         list(read_tools([{"description": "nameless"}]))
+
+
+async def test_what_is_not_text_in_a_result_is_noted_on_the_chat_face() -> None:
+    """F19: the chat face takes results as text, so that an image in one is left out with a note."""
+    image = {"type": "image_url", "image_url": {"url": "https://e.org/a.png"}}
+    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    history = (
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "see"}, image]},
+    )
+    notes: list[Note] = []
+    made = await chat_messages(GenerateContext(messages=history), Turns(neutral_turns, "d"), notes=notes)
+    assert made[1]["content"] == "see"
+    assert [note.detail for note in notes] == ["messages[1]: what is not text in a tool's result was left out"]

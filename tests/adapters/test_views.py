@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.adapters.base import ChatResponse, ModelAdapter
-from isthmus.adapters.views import events_of, from_chat, from_response, to_chat, to_response
+from isthmus.adapters.views import (
+    events_of,
+    from_chat,
+    from_model_event,
+    from_response,
+    to_chat,
+    to_model_event,
+    to_response,
+)
 from isthmus.errors import TransientError
-from isthmus.models.events import Call, Finish, Native, Note, NoteCode, Reasoning, StepResult, Text, Usage
+from isthmus.models.events import (
+    Call,
+    CallDelta,
+    Finish,
+    Native,
+    Note,
+    NoteCode,
+    Reasoning,
+    StepResult,
+    Text,
+    Usage,
+    framed,
+)
 from isthmus.models.fold import Fold
+from isthmus.models.messages import native_of
 from isthmus.models.responses import Choice, Message, ModelResponse
+from isthmus.models.responses import Usage as ModelUsage
+from isthmus.wire.frame import Frame
 from support.face_kit import CTX, HELLO
 
 FULL = StepResult(
@@ -141,3 +166,162 @@ def test_a_live_native_form_hangs_only_where_there_is_something_to_keep() -> Non
         (native,) = from_chat(response, "d").native
         assert (native.provider, native.event_type, native.json) == ("d", "message", saved)
         assert native.held is response
+
+
+counts = st.none() | st.integers(0, 50)
+usages = st.none() | st.builds(
+    Usage,
+    input_tokens=st.integers(0, 50),
+    output_tokens=st.integers(0, 50),
+    cache_read_tokens=counts,
+    cache_write_tokens=counts,
+    reasoning_tokens=counts,
+    estimated=st.booleans(),
+)
+FINISHES = ["stop", "length", "content-filter", "refusal", "pause", "other"]
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> StepResult:
+    """Any reply that a fold may give."""
+    content: tuple[Any, ...] = tuple(draw(st.lists(calls, max_size=2)))
+    text = draw(words)
+    return StepResult(
+        events=(Text(text), *content) if text else content,
+        finish="tool-calls" if content else draw(st.sampled_from(FINISHES)),
+        raw_reason=draw(st.sampled_from([None, "why", "pause_turn"])),
+        usage=draw(usages),
+        reasoning=draw(words),
+        notes=tuple(draw(st.lists(st.builds(Note, st.sampled_from(NoteCode).map(str), words), max_size=2))),
+    )
+
+
+def essence(step: StepResult) -> Any:
+    """What a model face must keep of a reply."""
+    said = [(call.tool, call.input, call.call_id) for call in step.calls]
+    usage = None if step.usage is None else msgspec.structs.replace(step.usage, raw=None)
+    return step.text, said, step.finish, step.raw_reason, usage, step.reasoning
+
+
+@given(steps())
+def test_a_reply_survives_the_model_face_and_its_json(step: StepResult) -> None:
+    """F11, F16: text, calls, finish, usage and reasoning come back from a response, and from its JSON, too."""
+    response = to_response(step, "m")
+    assert from_response(response) is step
+    saved = json.loads(json.dumps(response.to_dict()))
+    for form in (ModelResponse.from_dict(saved), saved):
+        again = from_response(form)
+        expected = step if step.raw_reason else replace_reason(step, again)
+        assert essence(again) == essence(expected)
+        assert set(step.notes) <= set(again.notes)
+
+
+def replace_reason(step: StepResult, again: StepResult) -> StepResult:
+    """Where nobody gave a reason, the face's own name of the finish is one."""
+    return msgspec.structs.replace(step, raw_reason=again.raw_reason)
+
+
+def test_a_response_says_all_that_its_reply_says() -> None:
+    """Promise 2: usage in detail, reasoning, the raw reason, notes and the provider's blocks stand in its dict."""
+    usage = Usage(
+        input_tokens=1,
+        output_tokens=9,
+        cache_read_tokens=2,
+        cache_write_tokens=3,
+        cache_write_1h_tokens=1,
+        reasoning_tokens=4,
+        estimated=True,
+        raw={"their": "counts"},
+    )
+    shown = to_response(msgspec.structs.replace(FULL, usage=usage), "m").to_dict()
+    assert shown["usage"] == {
+        "prompt_tokens": 6,
+        "completion_tokens": 9,
+        "total_tokens": 15,
+        "prompt_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 3, "cache_write_1h_tokens": 1},
+        "completion_tokens_details": {"reasoning_tokens": 4},
+        "estimated": True,
+        "raw": {"their": "counts"},
+    }
+    assert from_response(shown).usage == usage
+    assert (shown["reasoning_content"], shown["raw_reason"]) == ("because", "why")
+    assert shown["notes"] == [{"code": "no-end-mark", "detail": ""}]
+    assert shown["native"] == [{"provider": "d", "type": "block", "json": '{"a":1}'}]
+    assert json.loads(json.dumps(shown)) == shown
+
+
+def test_a_number_that_nobody_said_is_noted() -> None:
+    """A count that the shape needs and nobody gave is 0 with a note; without any count there is no usage."""
+    response = to_response(StepResult(usage=Usage(input_tokens=5)))
+    assert response.usage is not None
+    assert (response.usage.prompt_tokens, response.usage.completion_tokens) == (5, 0)
+    assert response.notes == [{"code": "usage-missing", "detail": "completion_tokens is not known and shown as 0"}]
+    assert to_response(StepResult(usage=Usage(reasoning_tokens=5))).usage is None
+
+
+@pytest.mark.parametrize("finish", ["tool-calls", "stop", "refusal"])
+def test_the_message_of_a_response_is_the_entry_for_the_history(finish: str) -> None:
+    """Promise 2: `message.to_dict()` carries the native form, which still fits the message that it hangs on."""
+    events = FULL.events if finish == "tool-calls" else (Text("no"),)
+    step = msgspec.structs.replace(FULL, events=events, finish=finish)
+    message = json.loads(json.dumps(to_response(step).choices[0].message.to_dict()))
+    native, note = native_of(message, "d")
+    assert note is None
+    assert native == FULL.message
+
+
+def test_the_native_form_of_a_stranger_is_not_believed() -> None:
+    """A `_isthmus` key in a reply that came from elsewhere makes no native form and no block."""
+    saved = to_response(FULL).to_dict()
+    assert "_isthmus" in saved["choices"][0]["message"]
+    assert from_response(saved).native == ()
+
+
+def test_events_keep_the_frame_and_its_name() -> None:
+    """`raw` is the undecoded frame and `provider_event_type` its name, out and back."""
+    frame = Frame(b"{}", "content_block_delta")
+    for event in (Text("a"), Reasoning("r"), CallDelta(0, "c", None, "{")):
+        shown = to_model_event(framed(event, frame))
+        assert shown is not None
+        assert (shown.raw, shown.provider_event_type) == (frame, "content_block_delta")
+        back = from_model_event(shown)
+        assert back == event
+        assert back is not None
+        assert back.raw is frame
+    plain = to_model_event(Text("a"))
+    assert plain is not None
+    assert (plain.raw, plain.provider_event_type) == (None, None)
+    block = to_model_event(Native("p", "citation", {"a": 1}))
+    assert block is not None
+    assert (block.kind, block.provider_event_type, block.raw) == ("provider", "citation", {"a": 1})
+
+
+def test_what_an_author_changes_on_a_response_is_heard() -> None:
+    """Text, usage, reasoning and finish of a response that was edited are his; the rest stays, notes once."""
+    step = StepResult(
+        (Text("a"),), "pause", "pause_turn", Usage(input_tokens=1, output_tokens=2), "r", notes=FULL.notes
+    )
+
+    def edited(change: Any) -> StepResult:
+        response = to_response(step)
+        change(response)
+        return from_response(response)
+
+    def reword(response: ModelResponse) -> None:
+        response.choices[0].message.content = "b"
+
+    def recount(response: ModelResponse) -> None:
+        response.usage = ModelUsage(prompt_tokens=5, completion_tokens=6, total_tokens=11)
+
+    def cut(response: ModelResponse) -> None:
+        response.choices[0].finish_reason = "length"
+
+    assert edited(lambda response: None) is step
+    assert edited(reword) == msgspec.structs.replace(step, events=(Text("b"),))
+    again = edited(recount)
+    assert again.usage is not None
+    assert (again.usage.input_tokens, again.usage.output_tokens, again.finish) == (5, 6, "pause")
+    assert msgspec.structs.replace(again, usage=step.usage) == step
+    thought = edited(lambda response: response.model_extra.update(reasoning_content="s"))
+    assert thought == msgspec.structs.replace(step, reasoning="s")
+    assert edited(cut) == msgspec.structs.replace(step, finish="length", raw_reason="length")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from architecture.source import Module
 
-_RANK0 = {"isthmus.errors", "isthmus.secret", "isthmus.sync", "isthmus.version", "isthmus.wire.frame"}
+_RANK0 = {f"isthmus.{name}" for name in ("errors", "secret", "sync", "version", "wire.frame", "wire.retryafter")}
 _BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
 _SHARED = {"classify", "drive", "openai_chat", "anthropic"}
 _TOP = ("console", "studio", "bulk")
@@ -80,6 +80,8 @@ _PINS: dict[str, tuple[str, ...]] = {
     "uvicorn": ("isthmus.studio",),
     "msgspec": ("isthmus.",),
     "pydantic": ("isthmus.models.", "isthmus.harness."),
+    "pydantic_core": ("isthmus.models.",),
+    "typing_extensions": ("isthmus.models.model", "isthmus.models.pytypes", "isthmus.models.validators"),
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
     "xllamacpp": ("isthmus.adapters.local",),
 }
@@ -104,6 +106,12 @@ SIGNATURES = {
     "isthmus.adapters.faces:stream_response",
     "isthmus.models.capabilities:apply_thinking",
     "isthmus.models.events:__init__",
+    "isthmus.models.model:get_response",
+    "isthmus.models.model:stream_response",
+    "isthmus.models.run:append_if_unique",
+    "isthmus.models.outputs:format_error",
+    "isthmus.models.outputs:format_success",
+    "isthmus.models.tools:run",
 }
 
 # Vocabularies: one name a fact, and splitting them would only hide the list.
@@ -114,6 +122,7 @@ BOUNDARIES = {
     "isthmus.models.fold",
     "isthmus.models.stream",
     "isthmus.models.executor",
+    "isthmus.models.handlers",
     "isthmus.observability.hooks",
     "isthmus.chain.chain",
     "isthmus.adapters.faces",
@@ -126,6 +135,7 @@ BOUNDARIES = {
     "isthmus.conformance.laws_wire",
     "isthmus.conformance.reading",
     "isthmus.conformance.recorder",
+    "isthmus.models.retry",
     "isthmus.conformance.replay",
     "isthmus.conformance.seen",
     "isthmus.conformance.server",
@@ -139,7 +149,13 @@ PROVIDERS = ("anthropic", "openai", "bedrock", "langserve", "litellm", "xllamacp
 _MAY_NAME: dict[str, tuple[str, ...]] = {
     "anthropic": ("isthmus.adapters.anthropic", "isthmus.adapters.registry", "isthmus.conformance.wire_messages"),
     "claude": ("isthmus.adapters.anthropic",),
-    "openai": ("isthmus.adapters.openai_chat", "isthmus.adapters.registry", "isthmus.conformance.wire_chat"),
+    # The public spelling of one dialect's native items is fixed by seed 004 and DESIGN section 3.
+    "openai": (
+        "isthmus.adapters.openai_chat",
+        "isthmus.adapters.registry",
+        "isthmus.models.neutral",
+        "isthmus.conformance.wire_chat",
+    ),
     "gpt-": ("isthmus.adapters.openai_chat",),
     "xllamacpp": ("isthmus.adapters.local",),
 }

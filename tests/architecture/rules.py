@@ -264,7 +264,8 @@ def all_lists(tree: Tree) -> list[str]:
                 and isinstance(node.value, ast.List)
             ):
                 names = [ast.literal_eval(item) for item in node.value.elts if isinstance(item, ast.Constant)]
-                if names != sorted(set(names), key=str.casefold) and names != sorted(set(names)):
+                constants_first = sorted(set(names), key=lambda name: (not name.isupper(), name))
+                if names not in (sorted(set(names), key=str.casefold), sorted(set(names)), constants_first):
                     found.append(_at(module, node.lineno, "__all__ is not sorted or repeats a name"))
     return found
 

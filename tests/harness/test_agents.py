@@ -6,9 +6,17 @@ import pytest
 
 from isthmus.adapters.base import ChatResponse, ModelAdapter, ToolCall
 from isthmus.chain import define_chain
-from isthmus.errors import InvalidRequestError, ToolDefinitionError, TransientError
+from isthmus.errors import InvalidRequestError, PromptError, ToolDefinitionError, TransientError
 from isthmus.harness import DefaultAgent, Limits, RunResult
-from isthmus.models import ToolExecutionContext, Tools
+from isthmus.models import (
+    ImagePart,
+    MultiPartPromptTemplate,
+    PromptSpec,
+    PromptTemplate,
+    TextPart,
+    ToolExecutionContext,
+    Tools,
+)
 from isthmus.models.events import Finish, Text, Usage
 from support.turns import Turns, asks, call, says
 
@@ -198,3 +206,119 @@ def test_a_history_that_is_none_is_refused_by_place(history: Any, said: str) -> 
     """What is no transcript is refused before anything runs, with the place of the message that is none."""
     with pytest.raises((TypeError, InvalidRequestError), match=said):
         DefaultAgent(model=Turns(says("x"))).run_stream("hi", history)
+
+
+ASK: PromptTemplate[Any, str] = PromptTemplate(system_template="Be {{ tone }}.", user_template="Ask {{ name }}.")
+
+
+async def test_instructions_may_be_a_prompt() -> None:
+    """Its system messages are the brief of every call, rendered when a run begins: new values are seen by the next."""
+    values = {"tone": "kind", "name": "Ann"}
+    model = Turns(asks(call("add", a=1, b=1)), says("2"), says("3"))
+    agent = DefaultAgent(model=model, instructions=PromptSpec(ASK, values), tools=[add])
+    stream = agent.run_stream("go")
+    values["tone"] = "firm"
+    async with stream:
+        await stream.result()
+    await agent.run("on")
+    assert [ctx.brief for ctx in model.seen] == ["Be kind.", "Be kind.", "Be firm."]
+    assert [message["content"] for message in model.seen[0].messages] == ["go"]
+
+
+async def test_an_input_may_be_a_prompt_or_hold_prompts() -> None:
+    """Only the user messages of a prompt become part of the transcript, at its place, parts and all."""
+    shown: MultiPartPromptTemplate[Any, str] = MultiPartPromptTemplate(
+        user_parts=[TextPart("What is {{ what }}?"), ImagePart("iVBO", "image/png")]
+    )
+    model = Turns(says("A"))
+    agent = DefaultAgent(model=model)
+    first = await agent.run(PromptSpec(ASK, {"tone": "kind", "name": "Ann"}))
+    assert model.seen[0].messages == ({"role": "user", "content": "Ask Ann."},)
+    assert model.seen[0].brief == ""
+    await agent.run([{"role": "user", "content": "x"}, PromptSpec(shown, {"what": "this"})], first.messages)
+    image = {"type": "input_image", "image_url": "data:image/png;base64,iVBO", "detail": "high"}
+    assert [message["content"] for message in model.seen[1].messages] == [
+        "Ask Ann.",
+        "A",
+        "x",
+        [{"type": "text", "text": "What is this?"}, image],
+    ]
+    await agent.run("y", [PromptSpec(ASK, {"tone": "", "name": "Bob"})])
+    assert [message["content"] for message in model.seen[2].messages] == ["Ask Bob.", "y"]
+
+
+class Shape:
+    """A form of the answer; text without a name."""
+
+    def __init__(self, called: str) -> None:
+        self.called = called
+
+    def name(self) -> str:
+        return self.called
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"type": "object"}
+
+    def response_format(self) -> dict[str, Any] | None:
+        return {"type": "json_schema", "json_schema": {"name": self.called, "schema": {}}} if self.called else None
+
+
+@pytest.mark.parametrize(
+    ("agents", "inputs", "instructions", "asked"),
+    [
+        (None, None, None, None),
+        (None, None, "c", "c"),
+        (None, "b", "c", "b"),
+        (None, "", "c", "c"),
+        ("a", "b", "c", "a"),
+        ("a", None, None, "a"),
+    ],
+)
+async def test_the_form_of_the_answer_is_asked_for_wherever_it_is_given(
+    agents: str | None, inputs: str | None, instructions: str | None, asked: str | None
+) -> None:
+    """The agent's own form comes first, then that of the input's prompt, then that of the instructions'."""
+
+    def form(called: str | None) -> Shape | None:
+        return None if called is None else Shape(called)
+
+    brief: PromptTemplate[Any, Any] = PromptTemplate(system_template="x", output_schema=form(instructions))
+    ask: PromptTemplate[Any, Any] = PromptTemplate(user_template="y", output_schema=form(inputs))
+    model = Turns(says("{}"))
+    await DefaultAgent(model=model, instructions=PromptSpec(brief), output=form(agents)).run(PromptSpec(ask))
+    output = model.seen[0].output
+    assert (output and output.name()) == asked
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda: DefaultAgent(model=Turns(), instructions=ASK), "PromptSpec"),  # type: ignore[arg-type]
+        (lambda: DefaultAgent(model=Turns(), instructions=None), "NoneType"),  # type: ignore[arg-type]
+        (lambda: DefaultAgent(model=Turns()).run_stream(ASK), "a prompt or a sequence"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_bare_template_is_no_prompt(wrong: Any, said: str) -> None:
+    """A template without its values is refused where it is given."""
+    with pytest.raises(TypeError, match=said):
+        wrong()
+
+
+@pytest.mark.parametrize("history", [[], [PromptSpec(ASK, {"name": "x"})]], ids=["instructions", "history"])
+def test_a_prompt_that_cannot_be_rendered_fails_before_any_call(history: Any) -> None:
+    """A missing variable is an error where the run is started, wherever the prompt stands."""
+    model = Turns(says("x"))
+    agent = DefaultAgent(model=model, instructions="" if history else PromptSpec(ASK, {"name": "x"}))
+    with pytest.raises(PromptError, match="'tone'"):
+        agent.run_stream("go", history)
+    assert model.seen == []
+
+
+def test_a_prompt_without_a_message_for_its_place_is_refused() -> None:
+    """Instructions need a system message, an input a user message: a ValueError says what to add."""
+    system: PromptTemplate[Any, str] = PromptTemplate(system_template="x")
+    user: PromptTemplate[Any, str] = PromptTemplate(user_template="x")
+    with pytest.raises(ValueError, match="no user message"):
+        DefaultAgent(model=Turns()).run_stream(PromptSpec(system))
+    with pytest.raises(ValueError, match="no system message"):
+        DefaultAgent(model=Turns(), instructions=PromptSpec(user)).run_stream("x")

@@ -9,8 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from isthmus.errors import InvalidRequestError
 from isthmus.models.events import Call, Native, NoteCode, StepResult, Text
+from isthmus.models.internal import internal_message
 from isthmus.models.messages import (
     RESERVED,
     MessageRole,
@@ -20,7 +24,9 @@ from isthmus.models.messages import (
     provider_messages,
     text_of,
     tool_message,
+    without_reserved,
 )
+from support.media_samples import MESSAGES
 
 STEP = StepResult(
     events=(Text("hm"), Call("look", {"q": 1.0}, "c1", '{ "q": 1.0 }')),
@@ -92,6 +98,55 @@ def test_bookkeeping_is_taken_off_on_copies() -> None:
     assert not any("_isthmus" in message for message in sent)
     assert sent[1] == {"type": "item"}
     assert messages == before
+
+
+def test_the_copies_that_a_provider_sees_share_nothing() -> None:
+    """F22: an adapter may change what it gets at any depth; the caller's messages stay as they are."""
+    messages = [{"role": "user", "content": [{"type": "text", "text": "a", "_isthmus": 1}], "x": {"y": [1]}}]
+    before = copy.deepcopy(messages)
+    (sent,) = provider_messages(messages)
+    assert sent == {"role": "user", "content": [{"type": "text", "text": "a"}], "x": {"y": [1]}}
+    sent["content"][0]["text"] = "b"
+    sent["x"]["y"].append(2)
+    assert messages == before
+
+
+def test_internal_messages_and_native_items_are_sent_without_their_marks() -> None:
+    """The model receives internal and ephemeral messages and items without a role: in place, their marks gone."""
+    plain: list[dict[str, Any]] = [
+        {"role": "user", "content": "a"},
+        {"role": "user", "content": "b"},
+        {"type": "item_reference", "id": "i"},
+    ]
+    marked = [internal_message(plain[1], origin="o", ephemeral=True), internal_message(plain[2], origin="o")]
+    assert provider_messages([plain[0], *marked]) == plain
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(MESSAGES, max_size=4))
+def test_stripping_keeps_order_and_content_and_never_mutates(messages: list[dict[str, Any]]) -> None:
+    """Whatever the history: same length and order, each message without the key alone, the originals unchanged."""
+    before = copy.deepcopy(messages)
+    sent = provider_messages(messages)
+    assert messages == before
+    assert sent == [without_reserved(message) for message in messages]
+    assert [list(message) for message in sent] == [[key for key in each if key != RESERVED] for each in messages]
+    assert provider_messages(sent) == sent
+
+
+@pytest.mark.parametrize(
+    ("given_", "words"),
+    [
+        ("text", "messages: must be a list of messages, not str"),
+        ({"role": "user"}, "messages: must be a list of messages, not dict"),
+        (5, "messages: must be a list of messages, not int"),
+        ([{"role": "user"}, "text"], r"messages\[1\]: a message must be a dict with a role, not str"),
+    ],
+)
+def test_what_is_no_history_is_refused_by_place(given_: Any, words: str) -> None:
+    """Text, one message alone, and an entry that is none are refused with place and remedy."""
+    with pytest.raises(InvalidRequestError, match=words):
+        provider_messages(given_)
 
 
 def test_fingerprints_tell_contents_and_calls_apart() -> None:

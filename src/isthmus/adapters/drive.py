@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from email.utils import formatdate
 from typing import Protocol
 
@@ -90,76 +90,62 @@ class WireAdapter(ModelAdapter):
 
         What the reply is decides how it is read, not what was asked for: servers answer either with either.
         """
-        request = self.codec.encode(ctx, stream=True)
+        opened = self._open(self.codec.encode(ctx, stream=True))
         del ctx
-        for last in (False, True):
-            async with await self._exchange(request, refresh=last) as reply:
-                if not await self._accepted(reply, request, last=last):
-                    continue
-                chunks, reading = self._reading(reply, request)
-                # A body may be large, and a reply take long.
-                del request
-                try:
-                    for event in await reading.begin(reply, chunks):
-                        yield event
-                    decoder, decode, parse = reading.decoder, reading.decoder.feed, reading.parse
-                    if not decoder.done:
-                        async for chunk in chunks:
-                            for frame in parse(chunk):
-                                try:
-                                    for event in decode(frame):
-                                        yield event
-                                except _FAULTS as error:
-                                    failure = reading.failure(error, frame)
-                                    raise failure from failure.__cause__
-                                if decoder.done:
-                                    break
-                            if decoder.done:
-                                break
-                    for event in reading.end(reply.ended):
-                        yield event
-                except TierError as error:
-                    # What arrived may repeat the key, and the frames from here on hold it.
-                    chunk = frame = None  # type: ignore[assignment]
-                    raise error.with_traceback(None) from error.__cause__
-                finally:
-                    await close(chunks)
-                    if reading.complete and reply.ended is not Ended.FRAMED:
-                        await reply.settle()
-                return
+        async with opened as reading:
+            try:
+                while (frames := await reading.frames()) is not None:
+                    decoder = reading.decoder
+                    decode = decoder.feed
+                    for frame in frames:
+                        try:
+                            for event in decode(frame):
+                                yield event
+                        except _FAULTS as error:
+                            failure = reading.failure(error, frame)
+                            raise failure from failure.__cause__
+                        if decoder.done:
+                            break
+                for event in reading.end():
+                    yield event
+            except TierError as error:
+                # What arrived may repeat the key, and the frames from here on hold it.
+                frame = frames = None  # type: ignore[assignment]
+                raise error.with_traceback(None) from error.__cause__
 
     async def _whole(self, fold: Fold, ctx: GenerateContext) -> None:
         """The same for a reply asked for whole, into a fold: nobody waits for its events one by one."""
-        request = self.codec.encode(ctx, stream=False)
+        opened = self._open(self.codec.encode(ctx, stream=False))
         del ctx
+        async with opened as reading:
+            try:
+                while (frames := await reading.frames()) is not None:
+                    fold.extend(reading.decoded(frames))
+                fold.extend(reading.end())
+            except TierError as error:
+                frames = None
+                raise error.with_traceback(None) from error.__cause__
+
+    @asynccontextmanager
+    async def _open(self, request: Request) -> AsyncGenerator[_Reading, None]:
+        """The exchange as a block: sent, accepted, ready to be read, and closed or settled when it is left."""
         for last in (False, True):
             async with await self._exchange(request, refresh=last) as reply:
                 if not await self._accepted(reply, request, last=last):
                     continue
-                chunks, reading = self._reading(reply, request)
+                chunks = reply.chunks()
+                if hooks.listening():
+                    chunks = self._heard(chunks, self._url(request))
+                reading = _Reading(self.codec, request, reply=reply, chunks=chunks, secrets=self.keys.secrets)
+                # A body may be large, and a reply take long.
                 del request
                 try:
-                    fold.extend(await reading.begin(reply, chunks))
-                    while not (reading.whole or reading.decoder.done):
-                        chunk = await anext(chunks, None)
-                        if chunk is None:
-                            break
-                        fold.extend(reading.decoded(reading.parse(chunk)))
-                    fold.extend(reading.end(reply.ended))
-                except TierError as error:
-                    chunk = None
-                    raise error.with_traceback(None) from error.__cause__
+                    yield reading
                 finally:
                     await close(chunks)
                     if reading.complete and reply.ended is not Ended.FRAMED:
                         await reply.settle()
                 return
-
-    def _reading(self, reply: Reply, request: Request) -> tuple[AsyncIterator[bytes], _Reading]:
-        chunks = reply.chunks()
-        if hooks.listening():
-            chunks = self._heard(chunks, self._url(request))
-        return chunks, _Reading(self.codec, request, self.keys.secrets)
 
     async def _exchange(self, request: Request, *, refresh: bool) -> AbstractAsyncContextManager[Reply]:
         """The call, ready to be sent with the key of the moment or with a new one."""
@@ -221,56 +207,89 @@ class WireAdapter(ModelAdapter):
 class _Reading:
     """One reply on its way through parser and decoder; whatever fails on that way leaves as a `TierError`."""
 
-    __slots__ = ("_codec", "_framing", "_notes", "_parser", "_secrets", "_streamed", "complete", "decoder", "whole")
+    __slots__ = (
+        "_chunks",
+        "_codec",
+        "_framing",
+        "_notes",
+        "_parser",
+        "_reply",
+        "_secrets",
+        "_streamed",
+        "_whole",
+        "complete",
+        "decoder",
+    )
 
     decoder: Decoder
-    _parser: SSEParser | NDJSONParser
-    whole: bool | None
+    _parser: SSEParser | NDJSONParser | None
 
-    def __init__(self, codec: Codec, request: Request, secrets: Callable[[], Iterable[str]]) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        request: Request,
+        *,
+        reply: Reply,
+        chunks: AsyncIterator[bytes],
+        secrets: Callable[[], Iterable[str]],
+    ) -> None:
         self._codec = codec
         self._notes = request.notes
         self._secrets = secrets
         self._streamed, self._framing = request.call.stream, request.call.framing
+        self._reply, self._chunks = reply, chunks
+        self._whole = False
+        self._parser = None
         self.complete = False
 
-    async def begin(self, reply: Reply, chunks: AsyncIterator[bytes]) -> Iterable[Event]:
-        """The events in the first bytes, which tell what the reply is: all of a document's.
+    async def frames(self) -> Iterable[Frame] | None:
+        """The frames in the next bytes; None at the end of the body, or of the reply.
 
         Raises:
-            ProtocolError: it is neither a stream nor a document.
+            ProtocolError: the first bytes are neither of a stream nor of a document; an event is too large.
             TransientError: it is a document that was cut.
         """
+        parser = self._parser
+        if parser is None:
+            return None if self._whole else await self._first()
+        if self.decoder.done:
+            return None
+        try:
+            chunk = await self._chunks.__anext__()
+        except StopAsyncIteration:
+            return None
+        return parser.feed(chunk)
+
+    async def _first(self) -> Iterable[Frame]:
+        """The frames in the first bytes, which tell what the reply is: the one of a document is all of it."""
+        reply, chunks = self._reply, self._chunks
         kind = reply.headers.get("content-type", "").split(";")[0].strip().lower()
         first = b""
         async for chunk in chunks:
             first += chunk
             if kind in _STREAM_TYPES or len(first.lstrip(_BLANK)) >= _TELLING:
                 break
-        whole = self.whole = self._is_document(kind, first)
+        whole = self._is_document(kind, first)
         if whole is None:
             raise self._neither(kind, reply.status, first)
+        self._whole = whole
         self.decoder = self._codec.decoder(whole=whole)
         if not whole:
-            self._parser = _PARSERS[self._framing]()
-            return self.decoded(self._parser.feed(first))
+            parser = self._parser = _PARSERS[self._framing]()
+            return parser.feed(first)
         frame = Frame(first + b"".join([chunk async for chunk in chunks]))
         if reply.ended is not Ended.FRAMED and not _is_whole(frame):
             raise TransientError(f"the reply was cut after {len(frame.data)} bytes")
-        return self.decoded([frame])
+        return (frame,)
 
-    def parse(self, chunk: bytes) -> Iterable[Frame]:
-        """The frames that a chunk of a stream completes."""
-        return self._parser.feed(chunk)
-
-    def end(self, ended: Ended) -> Iterator[Event]:
+    def end(self) -> Iterator[Event]:
         """The events that are due at the end, the encoder's notes first in the finish's own."""
         decoder, notes = self.decoder, self._notes
-        if not (self.whole or decoder.done):
+        if self._parser is not None and not decoder.done:
             # A last frame that was cut is no frame: whether the reply is complete without it, the decoder knows.
             yield from self.decoded([frame for frame in self._parser.close() if _is_whole(frame)])
         try:
-            events = list(decoder.close(Ended.FRAMED if decoder.done else ended))
+            events = list(decoder.close(Ended.FRAMED if decoder.done else self._reply.ended))
         except _FAULTS as error:
             failure = self.failure(error)
             raise failure from failure.__cause__

@@ -164,9 +164,8 @@ def _dotted(path: str, row: BuiltIn | None = None, label: str = "") -> Factory:
     except Exception as error:
         if row is not None and row.package and getattr(error, "name", None) == row.package:
             raise MissingDependencyError(f"provider {label!r}", row.package, extra=row.extra) from error
-        raise ConfigError(
-            f"provider {label!r}: {type(error).__name__}: {error}; a dotted path reads package.module:Class"
-        ) from error
+        hint = "; a dotted path reads package.module:Class" if row is None else ""
+        raise ConfigError(f"provider {label!r}: {type(error).__name__}: {error}{hint}") from error
     if not callable(found):
         raise ConfigError(f"provider {label!r} is a {type(found).__name__}, not a class or a function")
     return found  # type: ignore[no-any-return]

@@ -10,9 +10,10 @@ from typing import Any
 from isthmus.adapters.chat import ChatResponse, ToolCall, peek
 from isthmus.errors import InvalidRequestError, ProtocolError
 from isthmus.models.contract import GenerateContext, ToolSpec
-from isthmus.models.events import Note
+from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import dumps
 from isthmus.models.messages import RESERVED, native_of, text_of
+from isthmus.models.neutral import check_projection
 from isthmus.models.normalise import parse_arguments
 
 _LEADING = ("system", "developer")
@@ -97,9 +98,7 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, *, notes: list[Note]
     while place < len(messages):
         message = messages[place]
         place += 1
-        if "role" not in message:
-            kind = message.get("type", "unknown")
-            raise InvalidRequestError(f"messages[{place - 1}]: a native item of type {kind!r} has no role dict to send")
+        check_projection(message, f"messages[{place - 1}]")
         if not message.get("tool_calls") or turns.make is None:
             note = native_of(message, turns.dialect)[1]
             if note is not None and turns.alone:
@@ -112,7 +111,12 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, *, notes: list[Note]
         ids = [call.get("id") for call in message["tool_calls"]]
         calls = dict(zip(ids, response.tool_calls or (), strict=False))
         while place < len(messages) and messages[place].get("tool_call_id") in calls:
-            results.append((calls[messages[place]["tool_call_id"]], _output(messages[place].get("content"))))
+            content = messages[place].get("content")
+            if isinstance(content, list | tuple) and any(peek(part, "type") != "text" for part in content):
+                # The chat face takes a result as text; nothing else has a place in (call, output).
+                detail = f"messages[{place}]: what is not text in a tool's result was left out"
+                notes.append(Note(NoteCode.HISTORY_CHANGED, detail))
+            results.append((calls[messages[place]["tool_call_id"]], _output(content)))
             place += 1
         made += await _spliced(turns.make(response, results), ctx)
     return Rendered(made, ctx)

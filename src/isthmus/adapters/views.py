@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from os import urandom
+from time import time
 from typing import Any
+
+import msgspec
 
 from isthmus.adapters.chat import ChatResponse, ToolCall, peek, plain, usage_of
 from isthmus.adapters.render import with_origin
@@ -25,12 +27,22 @@ from isthmus.models.events import (
     StepResult,
     Text,
     Usage,
+    framed,
 )
 from isthmus.models.finish import CHAT_NAMES, MODEL_NAMES, finish_of
 from isthmus.models.jsontext import dumps
-from isthmus.models.messages import assistant_message, text_of
+from isthmus.models.messages import RESERVED, assistant_message, fingerprint, text_of
 from isthmus.models.normalise import make_call, to_step_result
-from isthmus.models.responses import Choice, Message, ModelResponse, ModelStreamEvent, ToolCallFunction
+from isthmus.models.responses import (
+    Choice,
+    CompletionTokensDetails,
+    Message,
+    ModelResponse,
+    ModelStreamEvent,
+    PromptTokensDetails,
+    ToolCallFunction,
+)
+from isthmus.wire.frame import Frame
 
 
 def events_of(step: StepResult) -> Iterator[Event]:
@@ -153,6 +165,33 @@ def to_response(step: StepResult, model: str = "") -> ModelResponse:
     """
     if step.finish == FinishReason.ERROR_POST:
         raise failure_of(step)
+    own = step.message
+    usage, notes = _usage(step.usage)
+    blocks = [
+        {"provider": item.provider, "type": item.event_type, "json": item.json.decode("utf-8", "surrogatepass")}
+        for item in step.native
+        if item is not own
+    ]
+    extra = {
+        "reasoning_content": step.reasoning or None,
+        "raw_reason": step.raw_reason,
+        "finish": None if finish_of(MODEL_NAMES[step.finish]) == step.finish else str(step.finish),
+        "notes": [{"code": str(note.code), "detail": note.detail} for note in (*step.notes, *notes)] or None,
+        "native": blocks or None,
+    }
+    response = ModelResponse(
+        model=model,
+        created=int(time()),
+        choices=[Choice(message=_message(step), finish_reason=MODEL_NAMES[step.finish])],
+        usage=usage,
+        model_extra={name: value for name, value in extra.items() if value is not None},
+    )
+    response._step = step
+    return response
+
+
+def _message(step: StepResult) -> Message:
+    """What was said, with its native form, so that it can go into the history as it is."""
     calls = [
         responses.ToolCall(
             id=call.call_id or "",
@@ -161,43 +200,46 @@ def to_response(step: StepResult, model: str = "") -> ModelResponse:
         for call in step.calls
     ]
     refused = step.finish == FinishReason.REFUSAL
-    text = step.text or None
     message = Message(
-        content=None if refused else text,
+        content=None if refused else step.text or None,
         tool_calls=calls or None,
-        refusal=(text or step.raw_reason or "refused") if refused else None,
+        refusal=(step.text or _unsaid(step.raw_reason)) if refused else None,
     )
-    extra = {
-        "raw_reason": step.raw_reason,
-        "reasoning_content": step.reasoning or None,
-        "notes": [{"code": str(note.code), "detail": note.detail} for note in step.notes] or None,
-    }
-    response = ModelResponse(
-        id=f"isthmus-{urandom(12).hex()}",
-        model=model,
-        choices=[Choice(message=message, finish_reason=MODEL_NAMES[step.finish])],
-        usage=None if step.usage is None else _usage(step.usage),
-        model_extra={name: value for name, value in extra.items() if value is not None},
-    )
-    response._step = step
-    return response
+    ours = assistant_message(step).get(RESERVED)
+    if ours is not None:
+        ours["native"]["of"] = fingerprint(message.to_dict())
+        message.model_extra = {RESERVED: ours}
+    return message
 
 
-def _usage(usage: Usage) -> responses.Usage | None:
-    prompt, output = usage.prompt_tokens, usage.output_tokens
-    if prompt is None and output is None:
-        return None
+def _unsaid(reason: str | None) -> str:
+    """What stands for the text of a refusal that has none."""
+    return reason or "refused"
+
+
+def _usage(usage: Usage | None) -> tuple[responses.Usage | None, tuple[Note, ...]]:
+    """The tokens in the model face's buckets, and a note where one of its numbers had to be made up."""
+    prompt, output = (None, None) if usage is None else (usage.prompt_tokens, usage.output_tokens)
+    if usage is None or (prompt is None and output is None):
+        return None, ()
     cached = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
-    details = {name: count for name, count in cached.items() if count is not None}
-    return responses.Usage(
+    longer, extra = usage.cache_write_1h_tokens, {"estimated": True} if usage.estimated else {}
+    made = responses.Usage(
         prompt_tokens=prompt or 0,
         completion_tokens=output or 0,
         total_tokens=(prompt or 0) + (output or 0),
-        prompt_tokens_details=details or None,
-        completion_tokens_details=(
-            None if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
-        ),
+        prompt_tokens_details=None
+        if set(cached.values()) == {None}
+        else PromptTokensDetails(**cached, model_extra={} if longer is None else {"cache_write_1h_tokens": longer}),
+        completion_tokens_details=None
+        if usage.reasoning_tokens is None
+        else CompletionTokensDetails(reasoning_tokens=usage.reasoning_tokens),
+        model_extra=extra if usage.raw is None else {**extra, "raw": usage.raw},
     )
+    if prompt is not None and output is not None:
+        return made, ()
+    missing = "prompt_tokens" if prompt is None else "completion_tokens"
+    return made, (Note(NoteCode.USAGE_MISSING, f"{missing} is not known and shown as 0"),)
 
 
 def from_response(response: Any) -> StepResult:
@@ -207,55 +249,111 @@ def from_response(response: Any) -> StepResult:
         ProtocolError: it has no choice, or no message in it.
     """
     base = response.step if isinstance(response, ModelResponse) else None
-    if base is not None and response.choices == to_response(base).choices:
+    if base is not None:
+        return _edited(response, base)
+    return _read(response)
+
+
+def _edited(response: ModelResponse, base: StepResult) -> StepResult:
+    """The reply that a response was made from, with what an author changed on its way."""
+    shown = to_response(base)
+    same = response.choices == shown.choices
+    if same and response.usage == shown.usage and response.model_extra == shown.model_extra:
         return base
+    step = _read(response)
+    step = msgspec.structs.replace(step, notes=tuple(note for note in step.notes if note not in base.notes))
+    changed = msgspec.structs.replace(base, notes=(*base.notes, *step.notes)) if same else _changed(step, base)
+    return msgspec.structs.replace(
+        changed,
+        raw_reason=base.raw_reason if step.finish == base.finish else response.choices[0].finish_reason,
+        usage=base.usage if response.usage == shown.usage else step.usage,
+        reasoning=step.reasoning,
+    )
+
+
+def _read(response: Any) -> StepResult:
     choices = peek(response, "choices")
     message = peek(choices[0], "message") if isinstance(choices, list | tuple) and choices else None
     if message is None:
         raise ProtocolError(f"get_response must return a ModelResponse with a choice, not {response!r:.80}")
-    refusal, reason = peek(message, "refusal"), peek(choices[0], "finish_reason")
-    text = text_of(peek(message, "content")) or (refusal if isinstance(refusal, str) else "")
+    reason = peek(choices[0], "finish_reason")
+    finish, raw_reason = _finish(response, reason)
+    refusal = peek(message, "refusal")
+    if refusal and finish == FinishReason.REFUSAL and refusal == _unsaid(raw_reason):
+        text = ""
+    else:
+        text = text_of(peek(message, "content")) or (refusal if isinstance(refusal, str) else "")
     content: list[Text | Call] = [Text(text)] if text else []
     for call in peek(message, "tool_calls") or ():
         function = peek(call, "function")
         content.append(
             make_call(str(peek(function, "name") or ""), peek(function, "arguments"), call_id=peek(call, "id"))
         )
-    finish = FinishReason.REFUSAL.value if refusal else finish_of(reason)
-    notes = [] if reason else [Note(NoteCode.NO_FINISH_REASON, "the reply came without a finish_reason")]
+    notes = _notes(response)
+    if not reason:
+        notes.append(Note(NoteCode.NO_FINISH_REASON, "the reply came without a finish_reason"))
     if len(choices) > 1:
         notes.append(Note(NoteCode.EXTRA_CHOICES, f"{len(choices) - 1} more choices were left out"))
-    reasoning = peek(message, "reasoning_content") or peek(peek(response, "model_extra") or {}, "reasoning_content")
+    reasoning = peek(message, "reasoning_content") or _extra(response, "reasoning_content")
     step = StepResult(
         events=tuple(content),
-        finish=finish,
-        raw_reason=reason,
+        finish=FinishReason.REFUSAL.value if refusal else finish,
+        raw_reason=raw_reason,
         usage=usage_of(response),
         reasoning=reasoning if isinstance(reasoning, str) else "",
         notes=tuple(notes),
     )
-    return to_step_result(step if base is None else _changed(step, base))
+    return to_step_result(step)
+
+
+def _extra(response: Any, name: str) -> Any:
+    found = peek(response, name)
+    return peek(peek(response, "model_extra") or {}, name) if found is None else found
+
+
+def _finish(response: Any, reason: Any) -> tuple[str, str | None]:
+    """The finish and the provider's own reason; of a reply that was one of ours, those that it had."""
+    own, raw = _extra(response, "finish"), _extra(response, "raw_reason")
+    ours = isinstance(own, str) and own in MODEL_NAMES and MODEL_NAMES[own] == reason
+    return (own if ours else finish_of(reason)), (raw if isinstance(raw, str) else reason)
+
+
+def _notes(response: Any) -> list[Note]:
+    found = _extra(response, "notes")
+    items = found if isinstance(found, list) else ()
+    return [
+        Note(item["code"], str(item.get("detail", "")))
+        for item in items
+        if isinstance(item, dict) and isinstance(item.get("code"), str)
+    ]
 
 
 def to_model_event(event: Event) -> ModelStreamEvent | None:
     """One event as the model face shows it; None where the whole reply will say it."""
-    kind = type(event)
+    kind, raw = type(event), event.raw
+    name = raw.event or None if raw is not None else None
     if kind is Text:
-        return ModelStreamEvent(kind="text_delta", text=event.text, raw=event.raw) if event.text else None  # type: ignore[union-attr]
+        if not event.text:  # type: ignore[union-attr]
+            return None
+        return ModelStreamEvent(kind="text_delta", text=event.text, raw=raw, provider_event_type=name)  # type: ignore[union-attr]
     if isinstance(event, CallDelta):
         return ModelStreamEvent(
             kind="tool_call_arguments_delta",
             tool_call_id=event.call_id,
             tool_call_index=event.index,
             arguments_delta=event.arguments_delta,
-            raw=event.raw,
+            raw=raw,
+            provider_event_type=name,
         )
     if isinstance(event, Reasoning):
         opaque = event.signature or event.encrypted
-        return ModelStreamEvent(kind="reasoning", reasoning=event.text, reasoning_signature=opaque, raw=event.raw)
+        return ModelStreamEvent(
+            kind="reasoning", reasoning=event.text, reasoning_signature=opaque, raw=raw, provider_event_type=name
+        )
+    if isinstance(event, Native):
+        return ModelStreamEvent(kind="provider", provider_event_type=event.event_type, raw=event.payload)
     if isinstance(event, Call | Finish):
         return None
-    raw = event.payload if isinstance(event, Native) else event.raw
     return ModelStreamEvent(kind="provider", provider_event_type=event.type, raw=raw)
 
 
@@ -265,6 +363,12 @@ def from_model_event(event: Any) -> Event | None:
     Raises:
         ProtocolError: it is no event of the model face.
     """
+    made = _shown(event)
+    raw = getattr(event, "raw", None)
+    return framed(made, raw) if made is not None and isinstance(raw, Frame) else made
+
+
+def _shown(event: Any) -> Event | None:
     kind = str(getattr(event, "kind", ""))
     if kind == "text_delta":
         return Text(event.text)

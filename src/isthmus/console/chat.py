@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from isthmus import build
-from isthmus.console.terminal import as_text, history, interactive, interruptible, questions, typed, write_json
+from isthmus.console.interrupt import Interrupted, interruptible
+from isthmus.console.terminal import (
+    as_text,
+    history,
+    interactive,
+    questions,
+    typed,
+    write_json,
+)
 from isthmus.console.toolbox import calculate, current_time
 from isthmus.console.turn import Aborted, Display, Failed, Messages, outcome
 from isthmus.errors import ChainExhausted, ConfigError, IsthmusError, TierError
@@ -91,7 +99,7 @@ class _Conversation:
         display = Display(as_json=self._json)
         try:
             return runner.run(interruptible(self._play(display, question)))
-        except KeyboardInterrupt:
+        except (Interrupted, KeyboardInterrupt):
             display.end(Aborted(display.text), self._model)
             return False
 

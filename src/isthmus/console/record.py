@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from isthmus import build, conformance
-from isthmus.console.terminal import as_text, interruptible, say, write
+from isthmus.console.interrupt import Interrupted, interruptible
+from isthmus.console.terminal import as_text, say, write
 from isthmus.errors import ConfigError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import StepResult, Text
@@ -40,6 +41,8 @@ def record(ctx: click.Context, ref: str, *, question: tuple[str, ...], folder: P
     try:
         with asyncio.Runner() as runner:
             result = runner.run(interruptible(_asked(adapter, asked, whole=whole)))
+    except Interrupted:
+        raise click.Abort from None
     finally:
         for place in sorted(_recordings(folder) - before):
             say(f"recorded: {place}")

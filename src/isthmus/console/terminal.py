@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import signal
 import sys
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TextIO
 
 import click
-
-T = TypeVar("T")
 
 _MOST_LINES = 1000
 # What makes a terminal act, as signs that only show it; tabs and line ends stay.
@@ -138,36 +134,3 @@ def questions(prompt: str) -> Iterator[str]:
             continue
         if line.strip():
             yield line
-
-
-async def interruptible(work: Awaitable[T]) -> T:
-    """Await something that Ctrl-C stops, however quiet the loop is.
-
-    Not left to the loop's runner: a signal that arrives just before the loop waits for its sockets does not end the
-    wait, and only a handler of the loop's own wakes it.
-
-    Raises:
-        KeyboardInterrupt: it was stopped so.
-    """
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    pressed = False
-
-    def stop() -> None:
-        nonlocal pressed
-        pressed = True
-        if task is not None:
-            task.cancel()
-
-    try:
-        loop.add_signal_handler(signal.SIGINT, stop)
-    except (NotImplementedError, ValueError, RuntimeError):
-        # No such signals here, or not the main thread: the runner's own handling is all there is.
-        return await work
-    try:
-        return await work
-    except asyncio.CancelledError:
-        if pressed:
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)

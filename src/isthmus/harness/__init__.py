@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from isthmus.harness.driver import RunStream
     from isthmus.harness.loop import Limits
     from isthmus.harness.outcome import Outcome, RunResult
+    from isthmus.harness.view import ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX
     from isthmus.models.executor import ToolResult
 
 _PLACES = {
+    "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX": "isthmus.harness.view",
     "DefaultAgent": "isthmus.harness.agents",
     "Limits": "isthmus.harness.loop",
     "Outcome": "isthmus.harness.outcome",
@@ -21,7 +23,15 @@ _PLACES = {
     "ToolResult": "isthmus.models.executor",
 }
 
-__all__ = ["DefaultAgent", "Limits", "Outcome", "RunResult", "RunStream", "ToolResult"]
+__all__ = [
+    "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX",
+    "DefaultAgent",
+    "Limits",
+    "Outcome",
+    "RunResult",
+    "RunStream",
+    "ToolResult",
+]
 
 
 def __getattr__(name: str) -> Any:

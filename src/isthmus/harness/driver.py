@@ -150,8 +150,8 @@ class Run:
             yield effect.event
         if not isinstance(effect, RunTools):
             return
-        results = ToolExecutor(effect.tools).results(
-            effect.calls, context=self.context, used=effect.used, on_tool_start=self._starts
+        results = ToolExecutor().results(
+            effect.calls, tools=effect.tools, context=self.context, used=effect.used, on_tool_start=self._starts
         )
         async with aclosing(results):
             async for result in results:

@@ -28,6 +28,7 @@ from isthmus.harness.outcome import Outcome, Spent
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, FinishReason, Note, NoteCode, StepResult, Text
 from isthmus.models.executor import ToolResult
+from isthmus.models.internal import lasting_messages
 from isthmus.models.messages import MessageRole, tool_message
 from isthmus.models.tools import Tools
 
@@ -349,7 +350,7 @@ def _end(
         usage=state.spent.usage,
         usage_missing=state.spent.missing,
         tier=state.tier,
-        messages=state.messages,
+        messages=lasting_messages(state.messages),
         steps=state.steps,
         finish=state.finish,
         notes=state.notes,

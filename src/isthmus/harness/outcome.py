@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import to_builtins
+
+from isthmus.errors import TierError
 from isthmus.models.events import Note, Usage
+from isthmus.models.internal import public_messages
+from isthmus.models.messages import copied
 
 _COUNTS = (
     "input_tokens",
@@ -29,7 +34,7 @@ class Outcome:
         usage: the tokens of all steps together; what no step reported is None.
         usage_missing: whether some step did not report its tokens, so that `usage` is less than was spent.
         tier: the id of the tier that served last.
-        messages: the transcript, ready for the next run.
+        messages: the transcript, ready for the next run: without the messages that were for this run alone.
         steps: how often a model was called.
         finish: the finish of the last reply; "refusal" of a completed run is a refusal.
         notes: what was renamed, dropped, repaired or made up on the way.
@@ -49,6 +54,31 @@ class Outcome:
     notes: tuple[Note, ...] = ()
     error: Exception | None = None
     detail: str = ""
+
+    def to_dict(self, *, include_internal: bool = False) -> dict[str, Any]:
+        """All fields as plain JSON values.
+
+        Args:
+            include_internal: whether the messages hold those that are no part of the public conversation.
+        """
+        error = self.error
+        if error is not None and not isinstance(error, TierError):
+            error = TierError(str(error))
+        messages = self.messages if include_internal else public_messages(self.messages)
+        return {
+            "outcome": self.outcome,
+            "reason": self.reason,
+            "text": self.text,
+            "usage": None if self.usage is None else self.usage.to_dict(),
+            "usage_missing": self.usage_missing,
+            "tier": self.tier,
+            "messages": [copied(dict(message)) for message in messages],
+            "steps": self.steps,
+            "finish": self.finish,
+            "notes": [{"code": str(note.code), "detail": note.detail} for note in self.notes],
+            "error": None if error is None else error.to_dict(),
+            "detail": self.detail,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +107,17 @@ class RunResult:
     def usage(self) -> Usage | None:
         """The tokens of all steps together."""
         return self.outcome.usage
+
+    def to_dict(self, *, include_internal: bool = False) -> dict[str, Any]:
+        """The outcome as plain JSON values, with the answer under `final_output`.
+
+        Args:
+            include_internal: whether the messages hold those that are no part of the public conversation.
+        """
+        output = self.final_output
+        dump = getattr(output, "model_dump", None)
+        answer = to_builtins(output) if dump is None else dump(mode="json")
+        return {"final_output": answer, **self.outcome.to_dict(include_internal=include_internal)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
 from isthmus.errors import InvalidRequestError
+from isthmus.models.enums import MessageRole as MessageRole
 from isthmus.models.events import Native, Note, NoteCode, StepResult
 from isthmus.models.jsontext import Raw, dumps, loads
 
 RESERVED = "_isthmus"
 _KEY = dumps(RESERVED)
-
-
-class MessageRole(StrEnum):
-    """Who speaks; the plain strings are valid everywhere too."""
-
-    SYSTEM = "system"
-    DEVELOPER = "developer"
-    USER = "user"
-    ASSISTANT = "assistant"
-    TOOL = "tool"
 
 
 class LiveForm(dict[str, Any]):
@@ -49,8 +39,33 @@ def live_form(form: Mapping[str, Any], held: Any) -> LiveForm:
 
 
 def provider_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages without this library's bookkeeping, on copies; content and order unchanged."""
-    return [{key: value for key, value in message.items() if key != RESERVED} for message in messages]
+    """The messages as a provider may see them: without this library's bookkeeping, contents and order unchanged.
+
+    For adapters of one's own, at the point where the request is made; stored history keeps the bookkeeping.
+
+    Args:
+        messages: role dicts and providers' own items; never changed, and nothing of the result is shared with them.
+
+    Raises:
+        InvalidRequestError: it is no sequence of dicts; names the place.
+    """
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        raise InvalidRequestError(f"messages: must be a list of messages, not {type(messages).__name__}")
+    return [_bare(message, f"messages[{place}]") for place, message in enumerate(messages)]
+
+
+def _bare(message: Any, place: str) -> dict[str, Any]:
+    if not isinstance(message, Mapping):
+        raise InvalidRequestError(f"{place}: a message must be a dict with a role, not {type(message).__name__}")
+    bare: dict[str, Any] = without_reserved(message)
+    return bare
+
+
+def copied(value: Any) -> Any:
+    """A copy of plain dicts and lists all the way down; anything else is the same object."""
+    if type(value) is dict:
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if type(value) is list else value
 
 
 def without_reserved(value: Any) -> Any:
@@ -122,8 +137,8 @@ def assistant_message(step: StepResult) -> dict[str, Any]:
     return message
 
 
-def tool_message(call_id: str, content: str, *, name: str | None = None) -> dict[str, Any]:
-    """The history entry of a tool's result."""
+def tool_message(call_id: str, content: str | list[Any], *, name: str | None = None) -> dict[str, Any]:
+    """The history entry of a tool's result: its text, or its parts (text, images, files)."""
     message = {"role": "tool", "tool_call_id": call_id, "content": content}
     return message if name is None else {**message, "name": name}
 

@@ -114,13 +114,36 @@ async def retrying(call: Callable[[int], Awaitable[T]], policy: RetryPolicy, *, 
         TierError: the failure of the last try.
     """
     clock = clock or Clock()
+
+    def wait(error: Exception, attempt: int) -> float | None:
+        return policy.after(error, attempt, rng=clock.random) if isinstance(error, TierError) else None
+
+    return await tried(call, wait, sleep=clock.sleep)
+
+
+async def tried(
+    call: Callable[[int], Awaitable[T]],
+    wait: Callable[[Exception, int], float | None],
+    *,
+    sleep: Callable[[float], Awaitable[Any]],
+) -> T:
+    """Make a call until it succeeds or `wait` says that no try should follow: the loop behind every retry.
+
+    Args:
+        call: makes one try; given its number, from 1.
+        wait: given a failure and the number of the try, the seconds until the next one, or None for none.
+        sleep: waits that many seconds.
+
+    Raises:
+        Exception: the failure of the last try, as it was raised.
+    """
     attempt = 1
     while True:
         try:
             return await call(attempt)
-        except TierError as error:
-            delay = policy.after(error, attempt, rng=clock.random)
+        except Exception as error:
+            delay = wait(error, attempt)
             if delay is None:
                 raise
-        await clock.sleep(delay)
+        await sleep(delay)
         attempt += 1

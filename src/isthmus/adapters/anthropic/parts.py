@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import unquote
 
 from isthmus.errors import InvalidRequestError
 from isthmus.models.events import Note, NoteCode
+from isthmus.models.media import PDF, Media
 from isthmus.models.messages import RESERVED
+from isthmus.models.parts import FileContent, ImageContent, OtherContent, ResultContent, TextContent
+from isthmus.models.reading import read_part, read_result, remarks
 
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[\w.+-]+=[^;,]*)*)(;base64)?,", re.I)
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """What an image block may hold; Messages API, 2026-11."""
-_PDF = "application/pdf"
+_SOUNDS = frozenset({"input_audio", "audio"})
+# Own blocks whose content is looked into; the others go as they are.
+_LOOKED_INTO = frozenset({"image", "document", "tool_result"})
 
 _OWN = frozenset(
     {
@@ -55,6 +56,8 @@ def blocks_of(content: Any, place: str, *, notes: list[Note]) -> list[dict[str, 
     if content is None:
         return []
     if isinstance(content, str):
+        if content.strip():
+            return [{"type": "text", "text": content}]
         content = [{"type": "text", "text": content}] if content else []
     elif isinstance(content, Mapping):
         content = [content]
@@ -70,105 +73,141 @@ def _block(part: Any, place: str, notes: list[Note]) -> dict[str, Any]:
     if not isinstance(part, Mapping):
         raise InvalidRequestError(f"{place}: a part must be a dict with a 'type', not {type(part).__name__}")
     kind = str(part.get("type", ""))
-    if is_own(kind):
-        return {key: value for key, value in part.items() if key != RESERVED}
-    convert = _PARTS.get(kind)
+    if is_own(kind) and kind not in _LOOKED_INTO:
+        return _bare(part)
+    read = read_part(part)
+    convert = _BLOCKS.get(type(read))
+    if isinstance(read, OtherContent):
+        if kind in _LOOKED_INTO and isinstance(part.get("source"), Mapping):
+            return _bare(part)
+        if read.problem and kind not in _SOUNDS:
+            raise InvalidRequestError(f"{place}: {read.problem}")
     if convert is None:
-        names = ", ".join(_PARTS)
-        raise InvalidRequestError(f"{place}: this provider takes no part of type {kind!r}; it takes {names}")
-    return convert(part, place, notes)
+        raise InvalidRequestError(
+            f"{place}: this provider takes no part of type {kind!r}; it takes {', '.join(_TAKEN)}: convert it first"
+        )
+    notes += [Note(NoteCode.HISTORY_CHANGED, f"{place}: {remark}") for remark in remarks(read)]
+    return convert(read, place, notes)
 
 
-def _text(part: Mapping[str, Any], place: str, notes: list[Note]) -> dict[str, Any]:
-    text = part.get("text")
-    if not isinstance(text, str):
-        raise InvalidRequestError(f"{place}: a text part's text must be a string, not {type(text).__name__}")
-    if not text.strip():
-        notes.append(Note(NoteCode.HISTORY_CHANGED, f"{place}: an empty text was left out"))
-        return {}
+def result_of(content: Any, place: str, *, notes: list[Note]) -> list[dict[str, Any]] | str:
+    """What a tool gave, as the content of a result block: blocks, or its text where it gave no parts.
+
+    Args:
+        content: any value.
+        place: where it stands.
+        notes: takes a note of each change.
+
+    Raises:
+        InvalidRequestError: a part that this API has no block for; names it.
+    """
+    if isinstance(content, list | tuple) and any(map(_is_result_block, content)):
+        return blocks_of(content, place, notes=notes)
+    read = read_result(content)
+    if not isinstance(read, str):
+        return blocks_of([part.to_dict() for part in read], place, notes=notes)
+    if not isinstance(content, str):
+        notes.append(Note(NoteCode.HISTORY_CHANGED, f"{place}: a tool result was written as JSON text"))
+    return read
+
+
+def _is_result_block(item: Any) -> bool:
+    """Whether something in a result can only be a block of this API, and no object that a tool happens to return."""
+    kind = item.get("type") if isinstance(item, Mapping) else None
+    return kind in ("search_result", "tool_reference") or (
+        kind in ("image", "document") and isinstance(item.get("source"), Mapping)
+    )
+
+
+def _bare(part: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in part.items() if key != RESERVED}
 
 
-def _refusal(part: Mapping[str, Any], place: str, notes: list[Note]) -> dict[str, Any]:
-    return _text({"type": "text", "text": part.get("refusal")}, place, notes)
+def _text(read: Any, place: str, notes: list[Note]) -> dict[str, Any]:
+    if not read.text.strip():
+        notes.append(Note(NoteCode.HISTORY_CHANGED, f"{place}: an empty text was left out"))
+        return {}
+    if read.spelled == "text":
+        return _bare(read.to_dict())
+    return {"type": "text", "text": read.text, **_rest(read, place, notes)}
 
 
-def _image(part: Mapping[str, Any], place: str, notes: list[Note]) -> dict[str, Any]:
-    given = part.get("image_url")
-    url = given.get("url") if isinstance(given, Mapping) else given
-    if not isinstance(url, str) or not url:
-        raise InvalidRequestError(f"{place}: an image_url part needs a url, as a string")
-    detail = given.get("detail") if isinstance(given, Mapping) else None
-    if detail not in (None, "auto"):
-        notes.append(Note(NoteCode.PARAMETER_DROPPED, f"{place}: the image's detail {detail!r} cannot be said here"))
-    if not url.startswith("data:"):
-        return {"type": "image", "source": {"type": "url", "url": url}, **_cache(part)}
-    media, data, is_base64 = _data_url(url, place)
-    if media in _IMAGES and is_base64:
-        return {"type": "image", "source": {"type": "base64", "media_type": media, "data": data}, **_cache(part)}
-    if media in _IMAGES or media.startswith("image/"):
-        ways = ", ".join(sorted(_IMAGES))
-        raise InvalidRequestError(f"{place}: an image must be base64 of {ways}, not {media!r}: convert it first")
-    notes.append(Note(NoteCode.HISTORY_CHANGED, f"{place}: {media} in an image_url part was sent as a document"))
-    return {"type": "document", "source": _document_source(media, data, is_base64, place), **_cache(part)}
+def _image(read: Any, place: str, notes: list[Note]) -> dict[str, Any]:
+    media: Media = read.media
+    if read.detail not in (None, "auto"):
+        notes.append(
+            Note(NoteCode.PARAMETER_DROPPED, f"{place}: the image's detail {read.detail!r} cannot be said here")
+        )
+    source = _elsewhere(media)
+    if source is None:
+        if media.media_type not in _IMAGES:
+            ways = ", ".join(sorted(_IMAGES))
+            raise InvalidRequestError(
+                f"{place}: an image must be one of {ways}, not {media.media_type}: convert it first"
+            )
+        source = {"type": "base64", "media_type": media.media_type, "data": media.data}
+    return _block_of("image", source, read, place, notes)
 
 
-def _file(part: Mapping[str, Any], place: str, notes: list[Note]) -> dict[str, Any]:
-    given = part.get("file")
-    file: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    block: dict[str, Any] = {"type": "document", "source": _file_source(file, place), **_cache(part)}
-    if file.get("filename"):
-        block["title"] = file["filename"]
+def _document(read: Any, place: str, notes: list[Note]) -> dict[str, Any]:
+    media: Media = read.media
+    source = _elsewhere(media)
+    if source is None:
+        source = _document_source(media, place)
+    block = _block_of("document", source, read, place, notes)
+    if media.name and read.spelled != "document":
+        block["title"] = media.name
     return block
 
 
-def _file_source(file: Mapping[str, Any], place: str) -> dict[str, Any]:
-    if file.get("file_id"):
-        return {"type": "file", "file_id": file["file_id"]}
-    data = file.get("file_data") or file.get("file_url")
-    if not isinstance(data, str) or not data:
-        raise InvalidRequestError(f"{place}: a file part needs file_data (a data URL) or file_id")
-    if data.startswith(("http://", "https://")):
-        return {"type": "url", "url": data}
-    if data.startswith("data:"):
-        return _document_source(*_data_url(data, place), place)
-    if str(file.get("filename", "")).lower().endswith(".pdf"):
-        return {"type": "base64", "media_type": _PDF, "data": data}
-    raise InvalidRequestError(f"{place}: file_data must be a data URL, which names the media type")
+def _document_source(media: Media, place: str) -> dict[str, Any]:
+    if media.media_type == PDF:
+        return {"type": "base64", "media_type": PDF, "data": media.data}
+    if media.is_text:
+        try:
+            return {"type": "text", "media_type": "text/plain", "data": media.as_text()}
+        except ValueError as error:
+            raise InvalidRequestError(f"{place}: the text document: {error}") from None
+    if media.media_type is None:
+        raise InvalidRequestError(f"{place}: a document must be a data URL, or have a media type that says what it is")
+    raise InvalidRequestError(f"{place}: a document must be {PDF} or text, not {media.media_type!r}: convert it first")
 
 
-def _document_source(media: str, data: str, is_base64: bool, place: str) -> dict[str, Any]:
-    if media == _PDF and is_base64:
-        return {"type": "base64", "media_type": media, "data": data}
-    if media.startswith("text/") or media in ("application/json", "application/xml"):
-        return {"type": "text", "media_type": "text/plain", "data": _plain_text(data, is_base64, place)}
-    raise InvalidRequestError(f"{place}: a document must be {_PDF} or text, not {media!r}: convert it first")
+def _elsewhere(media: Media) -> dict[str, Any] | None:
+    """The source of what is not here; None where it is."""
+    if media.file_id is not None:
+        return {"type": "file", "file_id": media.file_id}
+    return None if media.url is None else {"type": "url", "url": media.url}
 
 
-def _plain_text(data: str, is_base64: bool, place: str) -> str:
-    if not is_base64:
-        return unquote(data)
-    try:
-        return b64decode(data).decode()
-    except ValueError as error:
-        raise InvalidRequestError(f"{place}: the text document is not base64 of UTF-8: {error}") from None
+def _result(read: Any, place: str, notes: list[Note]) -> dict[str, Any]:
+    block = _bare(read.to_dict())
+    if not isinstance(block.get("content"), str | None):
+        block["content"] = result_of(block["content"], place, notes=notes)
+    return block
 
 
-def _data_url(url: str, place: str) -> tuple[str, str, bool]:
-    """Media type, data, and whether the data is base64."""
-    match = _DATA_URL.match(url)
-    if match is None:
-        raise InvalidRequestError(f"{place}: not a data URL: {url[:40]!r}")
-    return (match[1] or "text/plain").lower(), url[match.end() :], match[3] is not None
+def _block_of(kind: str, source: dict[str, Any], read: Any, place: str, notes: list[Note]) -> dict[str, Any]:
+    """A block with its source; what stood in a block of this kind beside it stays."""
+    if read.spelled == kind and "source" in (origin := read.to_dict()):
+        if not remarks(read) and source != origin["source"]:
+            notes.append(Note(NoteCode.HISTORY_CHANGED, f"{place}: the {kind}'s source was written as it must be"))
+        return {**_bare(origin), "source": source}
+    return {"type": kind, "source": source, **_rest(read, place, notes)}
 
 
-def _cache(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {"cache_control": part["cache_control"]} if "cache_control" in part else {}
+def _rest(read: Any, place: str, notes: list[Note]) -> dict[str, Any]:
+    """The members that another spelling's part may bring along; the others are noted."""
+    lost = [str(key) for key in read.extra if key not in ("cache_control", RESERVED)]
+    if lost:
+        notes.append(Note(NoteCode.PARAMETER_DROPPED, f"{place}: {', '.join(lost)} left out"))
+    return {"cache_control": read.extra["cache_control"]} if "cache_control" in read.extra else {}
 
 
-_PARTS: Mapping[str, Callable[[Mapping[str, Any], str, list[Note]], dict[str, Any]]] = {
-    "text": _text,
-    "image_url": _image,
-    "file": _file,
-    "refusal": _refusal,
+_BLOCKS: Mapping[type, Callable[[Any, str, list[Note]], dict[str, Any]]] = {
+    TextContent: _text,
+    ImageContent: _image,
+    FileContent: _document,
+    ResultContent: _result,
 }
+_TAKEN = ("text", "image_url", "file", "and its own blocks")

@@ -9,12 +9,13 @@ import msgspec
 
 from isthmus.adapters.anthropic.blocks import INVALID_JSON, input_of, items, object_text
 from isthmus.adapters.anthropic.names import wire_id, wire_name
-from isthmus.adapters.anthropic.parts import blocks_of, is_own
+from isthmus.adapters.anthropic.parts import blocks_of, is_own, result_of
 from isthmus.adapters.anthropic.reply import DIALECT
 from isthmus.errors import InvalidRequestError
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import dumps, loads
 from isthmus.models.messages import RESERVED, check_form, native_of
+from isthmus.models.neutral import check_projection
 
 _SAID = frozenset({"role", "content", "tool_calls", "tool_call_id", "function_call", "refusal", "is_error", RESERVED})
 
@@ -59,6 +60,7 @@ class Transcript:
         for number, message in enumerate(messages):
             place = f"messages[{number}]"
             check_form(message, place)
+            check_projection(message, place)
             role = message.get("role")
             handle = _ROLES.get(str(role))
             if handle is None:
@@ -108,11 +110,8 @@ class Transcript:
                 result["content"] = content
             elif content:
                 self._note(f"{place}: a blank result was sent as an empty one")
-        elif isinstance(content, list | tuple) or (isinstance(content, Mapping) and "type" in content):
-            result["content"] = blocks_of(content, place, notes=self.notes)
         elif content is not None:
-            result["content"] = dumps(content).decode()
-            self._note(f"{place}: a tool result was written as JSON text")
+            result["content"] = result_of(content, place, notes=self.notes)
         if message.get("is_error"):
             result["is_error"] = True
         self._say("user", [result], place)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from isthmus.errors import InvalidRequestError
+from isthmus.adapters.openai_chat.parts import spell_for
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import Raw, dumps
-from isthmus.models.messages import MessageRole, check_form, native_of, text_of, without_reserved
-
-# Another dialect's native form in its public spelling; the neutral fields beside it are what is sent here.
-_FOREIGN = "openai_responses_input"
-_SERVER_TOOLS = ("_tool_use", "_tool_result")
+from isthmus.models.messages import MessageRole, check_form, native_of, without_reserved
+from isthmus.models.neutral import NATIVE_INPUT, check_projection, split
 
 Rendered = Mapping[str, Any] | Raw
 
@@ -31,22 +28,23 @@ def render(messages: Iterable[Mapping[str, Any]], dialect: str) -> tuple[list[Re
     Raises:
         InvalidRequestError: a message without a role, or a part that this dialect cannot hold; names it.
     """
-    sent: list[Rendered] = []
-    notes: list[Note] = []
+    sent = _Sent()
+    notes = sent.notes
     for at, message in enumerate(messages):
         if _is_plain(message):
-            sent.append(message)
+            sent.add(message)
             continue
         check_form(message, f"messages[{at}]")
         native, note = native_of(message, dialect)
         if note is not None:
             notes.append(Note(note.code, f"messages[{at}]: {note.detail}"))
         if native is not None:
-            sent.append(Raw(native.json))
+            sent.add(Raw(native.json))
             continue
         for turn in _turns(at, message, notes):
-            _tidied(at, turn, sent, notes)
-    return sent, notes
+            sent.turn(at, turn)
+    sent.settle()
+    return sent.messages, notes
 
 
 def _is_plain(message: Any) -> bool:
@@ -57,160 +55,67 @@ def _is_plain(message: Any) -> bool:
 
 def _turns(at: int, message: Mapping[str, Any], notes: list[Note]) -> list[dict[str, Any]]:
     neutral = {key: value for key, value in message.items() if not key.startswith("_")}
-    if _FOREIGN in neutral:
-        del neutral[_FOREIGN]
-        notes.append(Note(NoteCode.NATIVE_DROPPED, f"messages[{at}]: {_FOREIGN} was left out"))
-    if not neutral.get("role"):
-        raise InvalidRequestError(
-            f"messages[{at}] has no role (type {message.get('type')!r}): it is another provider's own item; "
-            "convert the history with to_neutral first"
-        )
-    content = neutral.get("content")
-    if isinstance(content, Mapping) and "type" in content:
-        content = [content]
-    if not isinstance(content, list | tuple):
-        if content is not None and not isinstance(content, str) and neutral["role"] != MessageRole.TOOL:
-            raise InvalidRequestError(
-                f"messages[{at}].content: must be text or a list of parts, not {type(content).__name__}"
-            )
-        return [neutral]
-    split = _Split(at, notes)
-    for part in content:
-        split.take(part)
-    return split.turns(neutral)
+    check_projection(neutral, f"messages[{at}]")
+    if NATIVE_INPUT in neutral:
+        del neutral[NATIVE_INPUT]
+        notes.append(Note(NoteCode.NATIVE_DROPPED, f"messages[{at}]: {NATIVE_INPUT} was left out"))
+    return split(neutral, f"messages[{at}]", spell=spell_for(notes), notes=notes)
 
 
-class _Split:
-    """Takes a list of content parts apart: parts that stay, calls, and results that become turns of their own."""
+class _Sent:
+    """Messages in the form that servers take, where there is only one."""
 
-    def __init__(self, at: int, notes: list[Note]) -> None:
-        self._at = at
-        self._notes = notes
-        self._parts: list[Any] = []
-        self._calls: list[dict[str, Any]] = []
-        self._results: list[dict[str, Any]] = []
+    def __init__(self) -> None:
+        self.messages: list[Rendered] = []
+        self.notes: list[Note] = []
+        self._moved: list[dict[str, Any]] = []
 
-    def take(self, part: Any) -> None:
-        """Sort one part."""
-        if isinstance(part, str):
-            part = {"type": "text", "text": part}
-        if not isinstance(part, Mapping):
-            raise InvalidRequestError(
-                f"messages[{self._at}]: a part must be a dict with a 'type', not {type(part).__name__}"
-            )
-        kind = str(part.get("type"))
-        handle = self._KINDS.get(kind) or (_Split._elsewhere if kind.endswith(_SERVER_TOOLS) else None)
-        if handle is None:
-            self._parts.append(part)
-        else:
-            handle(self, part)
+    def add(self, message: Rendered) -> None:
+        """Send a message that is no tool's; what tools before it gave beside text stands in front."""
+        self.settle()
+        self.messages.append(message)
 
-    def _text(self, part: Mapping[str, Any]) -> None:
-        text = part.get("text")
-        if not isinstance(text, str):
-            raise InvalidRequestError(
-                f"messages[{self._at}]: a text part's text must be a string, not {type(text).__name__}"
-            )
-        if not text.strip():
-            self._note("an empty text part was left out")
-        else:
-            self._parts.append(part)
+    def settle(self) -> None:
+        """Send what the tools gave beside text, once all their messages stand."""
+        if self._moved:
+            self.messages.append({"role": MessageRole.USER.value, "content": self._moved})
+            self._moved = []
 
-    def _tool_use(self, part: Mapping[str, Any]) -> None:
-        given = part.get("input")
-        given = {} if given is None else without_reserved(given)
-        arguments = given if isinstance(given, str) else dumps(given).decode()
-        function = {"name": part.get("name"), "arguments": arguments}
-        self._calls.append({"id": part.get("id"), "type": "function", "function": function})
-
-    def _tool_result(self, part: Mapping[str, Any]) -> None:
-        content = part.get("content")
-        if isinstance(content, list | tuple) and any(_kind(item) != "text" for item in content):
-            self._note(f"what is not text in the result of {part.get('tool_use_id')} was left out")
-        said = text_of(content) if isinstance(content, list | tuple) else content
-        self._results.append({"role": "tool", "tool_call_id": part.get("tool_use_id"), "content": _as_text(said)})
-
-    def _elsewhere(self, part: Mapping[str, Any]) -> None:
-        """Leave out a block that only the server that made it takes back."""
-        code = NoteCode.NATIVE_DROPPED
-        self._notes.append(Note(code, f"messages[{self._at}]: a {part.get('type')} block was left out"))
-
-    def _image(self, part: Mapping[str, Any]) -> None:
-        source = part.get("source")
-        if not isinstance(source, Mapping):
-            self._parts.append(part)
+    def turn(self, at: int, turn: dict[str, Any]) -> None:
+        """Send a neutral turn."""
+        place = f"messages[{at}]"
+        if turn["role"] == MessageRole.TOOL:
+            self._tool(place, turn)
             return
-        if not source.get("url") and not source.get("data"):
-            raise InvalidRequestError(
-                f"messages[{self._at}]: an image without its data or a url has no form here: send its bytes"
-            )
-        url = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
-        self._parts.append({"type": "image_url", "image_url": {"url": url}})
+        if turn["role"] == MessageRole.ASSISTANT:
+            calls = turn.get("tool_calls")
+            if calls:
+                turn["tool_calls"] = [_call(at, call, self.notes) for call in calls]
+            elif calls is not None:
+                del turn["tool_calls"]
+            if not calls and not turn.get("content") and not turn.keys() - {"role", "content", "name"}:
+                self.notes.append(Note(NoteCode.HISTORY_CHANGED, f"{place}: an empty assistant turn was left out"))
+                return
+        elif turn.get("content") is None:
+            turn["content"] = ""
+        self.add(turn)
 
-    def _document(self, part: Mapping[str, Any]) -> None:
-        source = part.get("source")
-        if not isinstance(source, Mapping) or not source.get("data"):
-            raise InvalidRequestError(
-                f"messages[{self._at}]: a document without its data has no form here: send its bytes"
-            )
-        if source.get("type") == "text":
-            self._parts.append({"type": "text", "text": source["data"]})
-            return
-        data = f"data:{source.get('media_type')};base64,{source['data']}"
-        self._parts.append({"type": "file", "file": {"filename": part.get("title") or "document", "file_data": data}})
-
-    def _note(self, detail: str) -> None:
-        self._notes.append(Note(NoteCode.HISTORY_CHANGED, f"messages[{self._at}]: {detail}"))
-
-    _KINDS: Mapping[str, Callable[[_Split, Mapping[str, Any]], None]] = {
-        "text": _text,
-        "tool_use": _tool_use,
-        "tool_result": _tool_result,
-        **dict.fromkeys(("thinking", "redacted_thinking", "compaction", "fallback", "container_upload"), _elsewhere),
-        "image": _image,
-        "document": _document,
-    }
-
-    def turns(self, message: dict[str, Any]) -> list[dict[str, Any]]:
-        """The results first, as their calls precede them; then what is left of the message."""
-        parts: Any = self._parts
-        if self._calls or self._results:
-            simple = all(isinstance(part, Mapping) and set(part) == {"type", "text"} for part in parts)
-            parts = text_of(parts) if simple else parts
-        rest = {**message, "content": parts or None}
-        if self._calls:
-            rest["tool_calls"] = [*(message.get("tool_calls") or ()), *self._calls]
-        if self._results and not parts and not self._calls:
-            return self._results
-        return [*self._results, rest]
-
-
-def _kind(part: Any) -> Any:
-    return part.get("type", "text") if isinstance(part, Mapping) else "text"
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else dumps(value).decode()
-
-
-def _tidied(at: int, turn: dict[str, Any], sent: list[Rendered], notes: list[Note]) -> None:
-    """Send the turn on in the form that servers take, where there is only one."""
-    role = turn["role"]
-    if role == MessageRole.ASSISTANT:
-        calls = turn.get("tool_calls")
-        if calls:
-            turn["tool_calls"] = [_call(at, call, notes) for call in calls]
-        elif calls is not None:
-            del turn["tool_calls"]
-        if not calls and not turn.get("content") and not turn.keys() - {"role", "content", "name"}:
-            notes.append(Note(NoteCode.HISTORY_CHANGED, f"messages[{at}]: an empty assistant turn was left out"))
-            return
-    elif turn.get("content") is None:
-        turn["content"] = ""
-    if role == MessageRole.TOOL and not isinstance(turn["content"], str | list | tuple):
-        turn["content"] = _as_text(turn["content"])
-        notes.append(Note(NoteCode.HISTORY_CHANGED, f"messages[{at}]: a tool result was written as JSON text"))
-    sent.append(turn)
+    def _tool(self, place: str, turn: dict[str, Any]) -> None:
+        """A tool's message takes text alone here; Chat Completions, 2026-11. The rest follows as the user's."""
+        if turn.pop("is_error", None):
+            self.notes.append(Note(NoteCode.PARAMETER_DROPPED, f"{place}: is_error cannot be said here"))
+        content = turn.get("content")
+        if isinstance(content, list):
+            texts = [part for part in content if part.get("type") == "text"]
+            moved = [part for part in content if part.get("type") != "text"]
+            if moved:
+                call_id = turn.get("tool_call_id")
+                lead = {"type": "text", "text": f"This is what tool call {call_id} returned beside text:"}
+                self._moved += [lead, *moved]
+                detail = f"{place}: what is not text in the result of {call_id} was moved into a user message after it"
+                self.notes.append(Note(NoteCode.HISTORY_CHANGED, detail))
+                content = texts or "The result is in the user message that follows."
+        self.messages.append({**turn, "content": "" if content is None else content})
 
 
 def _call(at: int, call: Mapping[str, Any], notes: list[Note]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the command needs of a terminal."""
+"""Work that Ctrl-C stops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from isthmus.console.terminal import interruptible
+from isthmus.console.interrupt import Interrupted, interruptible
 
 
 def test_ctrl_c_ends_a_wait_that_the_signal_itself_does_not_end() -> None:
@@ -28,7 +28,7 @@ def test_ctrl_c_ends_a_wait_that_the_signal_itself_does_not_end() -> None:
     presser = threading.Thread(target=press)
     presser.start()
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), asyncio.Runner() as runner:
+    with pytest.raises(Interrupted), asyncio.Runner() as runner:
         runner.run(interruptible(work()))
     presser.join()
     assert time.monotonic() - began < 5
