@@ -53,6 +53,14 @@ def tape(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_failure_among_the_recordings_answers_no_ordinary_request(tape: Path) -> None:
+    """F01: a recorded stream that was cut, or holds an error, is read as the failure that it is; others are played."""
+    write(tape / "a-cut", json.dumps({"text": "Z"}).encode() + b"\n")
+    report = judged(Gateway, tape)
+    assert report.ok, report.table()
+    assert report.standing("wire-reads") == "pass"
+
+
 class Gateway(ModelAdapter):
     """A right adapter of that gateway, over HTTP, by a client of its own."""
 

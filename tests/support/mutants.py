@@ -287,6 +287,8 @@ def main(arguments: Sequence[str]) -> int:
             folder = Path(scratch) / api
             folder.mkdir()
             tape(api, folder, count=options.recordings, seed=options.seed)
+            if run(Mutant(api, "", 0, "nothing", ""), folder) != "survived":
+                raise SystemExit(f"{api}: the unchanged decoder breaks a law over these recordings")
             for module in modules:
                 if options.only not in f"{package}.{module}":
                     continue
