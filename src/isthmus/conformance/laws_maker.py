@@ -81,7 +81,7 @@ async def _ceiling(seen: Seen) -> AsyncIterator[Found]:
     after=("made", "answers"),
 )
 async def _bookkeeping(seen: Seen) -> AsyncIterator[Found]:
-    internal = {RESERVED: {"visibility": "internal", "origin": _MARK}}
+    internal = {RESERVED: {"native": {"dialect": _MARK, "of": "", "json": "{}"}}}
     adapter = await seen.subject.make()
     judged = False
     for face in [face for face in seen.faces if face in ("stream", "generate")]:
