@@ -7,13 +7,15 @@ import os
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from isthmus.adapters import registry
 from isthmus.chain import RetryPolicy, define_chain, of
-from isthmus.errors import ConfigError, RefusedError
-from isthmus.models.contract import GenerateContext, OutputForm, Timeouts
+from isthmus.errors import ConfigError
+from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, FinishReason, StepResult
+from isthmus.models.output import OutputSchema, resolve_output_schema
+from isthmus.models.repair import answered, refused, repairing
 from isthmus.settings import LLM_KEYS, Layer, Setting, Settings, Table, hidden, load_settings, unknown_key
 from isthmus.settings.keys import TIER_KEYS
 from isthmus.sync import iterate_sync, run_sync
@@ -27,11 +29,14 @@ __all__ = [
     "load",
     "named",
     "optional_packages",
+    "parse",
     "providers",
     "run_sync",
     "stream_sync",
     "unused_keys",
 ]
+
+T = TypeVar("T")
 
 _log = logging.getLogger("isthmus.build")
 _FROM_SETTINGS_ONLY = "base_url_trusted"
@@ -249,7 +254,7 @@ async def ask(
     max_tokens: int | None = None,
     effort: str | None = None,
     temperature: float | None = None,
-    output: OutputForm | None = None,
+    output: Any = None,
 ) -> str:
     """One question, one call, the text of the answer.
 
@@ -260,28 +265,74 @@ async def ask(
         max_tokens: ceiling of the answer.
         effort: reasoning effort.
         temperature: sampling temperature.
-        output: the form that the answer must take.
+        output: the form that the answer must take: a type, a JSON Schema or an `OutputSchema`.
 
     Raises:
         TierError: the call failed, also in the middle of the answer; `partial` holds what had arrived.
         RefusedError: the model, or the provider's filter, would not answer.
         ConfigError: the configuration is wrong.
     """
-    ctx = GenerateContext(
-        brief=system,
-        messages=({"role": "user", "content": prompt},),
-        max_output_tokens=max_tokens,
-        effort=effort,
-        temperature=temperature,
-        output=output,
-    )
-    target, own = _target(model)
-    try:
-        result = await of(target).generate(ctx)
-    finally:
-        if own:
-            await _close(target)
-    return _answer(result)
+    request = _Request(prompt, system, max_tokens, effort=effort, temperature=temperature, output=output)
+    return (await request.answer(model))[0].text
+
+
+async def parse(
+    prompt: str,
+    type: type[T] | OutputSchema[T] | Any,
+    *,
+    model: Any = None,
+    system: str = "",
+    max_tokens: int | None = None,
+    effort: str | None = None,
+    temperature: float | None = None,
+) -> T:
+    """One question, the answer as a value of a type; asked again up to three times where it is not one.
+
+    Args:
+        prompt: what the user says.
+        type: what the answer must be: a type, a JSON Schema or an `OutputSchema`.
+        model: "provider:model", an adapter or a chain; what the configuration names where None.
+        system: the instructions.
+        max_tokens: ceiling of the answer.
+        effort: reasoning effort.
+        temperature: sampling temperature.
+
+    Raises:
+        OutputError: no answer was of the type; has the last `text`.
+        OutputTruncatedError: the answer was cut at the output limit.
+        OutputDefinitionError: there is no such type to ask for.
+        TierError: the call failed, also in the middle of the answer; `partial` holds what had arrived.
+        RefusedError: the model, or the provider's filter, would not answer.
+        ConfigError: the configuration is wrong.
+    """
+    request = _Request(prompt, system, max_tokens, effort=effort, temperature=temperature, output=type)
+    return (await request.answer(model))[1]  # type: ignore[no-any-return]
+
+
+class _Request:
+    """One question, as it is asked of whatever model."""
+
+    def __init__(self, prompt: str, system: str, max_tokens: int | None, **settings: Any) -> None:
+        form = resolve_output_schema(settings.pop("output"))
+        message = {"role": "user", "content": prompt}
+        self._ctx = GenerateContext(
+            brief=system, messages=(message,), max_output_tokens=max_tokens, output=form, **settings
+        )
+
+    async def answer(self, model: Any) -> tuple[StepResult, Any]:
+        """The reply, and the value that it holds."""
+        target, own = _target(model)
+        try:
+            chain = of(target)
+            repair = repairing(self._ctx.output, chain.supports)
+
+            async def ask(ctx: GenerateContext) -> StepResult:
+                return _answer(await chain.generate(ctx))
+
+            return await answered(ask, self._ctx, repair=repair)
+        finally:
+            if own:
+                await _close(target)
 
 
 def _target(model: Any) -> tuple[Any, bool]:
@@ -299,18 +350,16 @@ async def _close(target: Any) -> None:
         await aclose()
 
 
-def _answer(result: StepResult) -> str:
+def _answer(result: StepResult) -> StepResult:
     if result.error is not None:
         if result.error.partial is None:
             result.error.partial = result
         raise result.error
     if result.finish in (FinishReason.REFUSAL, FinishReason.CONTENT_FILTER):
-        error = RefusedError(f"no answer: {result.finish} ({result.raw_reason or 'no reason given'})")
-        error.partial = result
-        raise error
+        raise refused(result)
     if result.finish == FinishReason.LENGTH:
         _log.warning("the answer was cut at the output limit")
-    return result.text
+    return result
 
 
 def stream_sync(source: Any, prompt: str | GenerateContext | None = None) -> Generator[Event, None, None]:

@@ -15,6 +15,10 @@
     │   └── ModelBehaviorError          the model answered what it may not answer
     ├── ConfigError                 a setting is wrong (also a ValueError)
     ├── AdapterError                an adapter class is not usable (also a TypeError)
+    ├── OutputError                 a reply is not of the form that was asked for (also a ValueError)
+    │   └── OutputTruncatedError    it was cut at the output limit
+    ├── OutputDefinitionError       a form cannot be asked for (also a ValueError and a TypeError)
+    ├── CallCancelledError          a call was given up: its token was cancelled (also an InterruptedError)
     ├── ToolDefinitionError         a tool cannot be offered (also a ValueError)
     ├── PromptError                 a prompt cannot be made or rendered (also a ValueError and a TypeError)
     ├── MissingDependencyError      an optional package is absent (also an ImportError)
@@ -211,28 +215,10 @@ class UnclassifiedError(TierError):
 
 
 class ResponseError(TierError):
-    """A reply that ended without an answer: failed, cancelled, cut, or waiting for what nobody here can do.
+    """A reply that ended without an answer; `response` is the provider's own, or the event that said so."""
 
-    Args:
-        message: what went wrong.
-        response: the provider's own response, or the event that said so, as plain JSON values; None where nothing came.
-        of: the classified failure: its class, status, code and the rest are taken over.
-    """
-
-    def __init__(self, message: str, *, response: Any = None, of: TierError | None = None) -> None:
-        taken = ("status", "code", "retry_after", "usage", "partial", "body")
-        super().__init__(message, **({} if of is None else {name: getattr(of, name) for name in taken}))
-        self.response = response
-        if of is not None:
-            self.error_class = of.error_class
-
-    @property
-    def error(self) -> Any:
-        """The provider's own error object, where there is one."""
-        held = self.response if isinstance(self.response, dict) else {}
-        inner = held.get("response")
-        found = held.get("error") or (inner.get("error") if isinstance(inner, dict) else None)
-        return found or (held if held.get("type") == "error" else None)
+    response: Any = None
+    error: Any = None
 
 
 _CLASSES: dict[ErrorClass, type[TierError]] = {
@@ -330,6 +316,40 @@ class ConfigError(IsthmusError, ValueError):
 
 class AdapterError(IsthmusError, TypeError):
     """An adapter class that cannot be used as written; says what to write."""
+
+
+class OutputError(IsthmusError, ValueError):
+    """A reply that is not of the form that was asked for, after all repairs.
+
+    Args:
+        message: what does not fit, and what to do about it.
+        text: the text of the last reply.
+        finish: its `FinishReason`.
+        attempts: how many requests were made.
+        partial: the last reply (`StepResult`).
+    """
+
+    def __init__(
+        self, message: str, *, text: str = "", finish: str = "stop", attempts: int = 1, partial: Any = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.text = text
+        self.finish = finish
+        self.attempts = attempts
+        self.partial = partial
+
+
+class OutputTruncatedError(OutputError):
+    """A reply of a given form that was cut at the output limit: not wrong, but not whole, and never repaired."""
+
+
+class OutputDefinitionError(IsthmusError, ValueError, TypeError):
+    """A form that no reply can be asked to take; names the type and the remedy."""
+
+
+class CallCancelledError(IsthmusError, InterruptedError):
+    """A call that was given up because its cancellation token was cancelled."""
 
 
 class ToolDefinitionError(IsthmusError, ValueError, TypeError):

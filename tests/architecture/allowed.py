@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from architecture.source import Module
 
-_RANK0 = {f"isthmus.{name}" for name in ("errors", "secret", "sync", "version", "wire.frame", "wire.retryafter")}
+_RANK0 = {
+    "isthmus.errors",
+    "isthmus.secret",
+    "isthmus.sync",
+    "isthmus.version",
+    "isthmus.wire.frame",
+    "isthmus.wire.partial_json",
+    "isthmus.wire.retryafter",
+}
 _BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
 _SHARED = {"classify", "drive", "openai_chat", "anthropic"}
 _TOP = ("console", "studio", "bulk")
@@ -81,7 +89,7 @@ _PINS: dict[str, tuple[str, ...]] = {
     "msgspec": ("isthmus.",),
     "pydantic": ("isthmus.models.", "isthmus.harness."),
     "pydantic_core": ("isthmus.models.",),
-    "typing_extensions": ("isthmus.models.model", "isthmus.models.validators", "isthmus.models.pytypes"),
+    "typing_extensions": ("isthmus.models.model", "isthmus.models.pytypes", "isthmus.models.validators"),
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
     "xllamacpp": ("isthmus.adapters.local",),
     "openai": ("isthmus.adapters.openai_responses.sdk",),
@@ -113,6 +121,10 @@ SIGNATURES = {
     "isthmus.models.model:get_response",
     "isthmus.models.model:stream_response",
     "isthmus.models.run:append_if_unique",
+    "isthmus.models.outputs:format_error",
+    "isthmus.models.outputs:format_success",
+    "isthmus.models.tools:run",
+    "isthmus.models.output:validate_response_with_retry",
 }
 
 # Vocabularies: one name a fact, and splitting them would only hide the list.
@@ -123,6 +135,7 @@ BOUNDARIES = {
     "isthmus.models.fold",
     "isthmus.models.stream",
     "isthmus.models.executor",
+    "isthmus.models.handlers",
     "isthmus.observability.hooks",
     "isthmus.chain.chain",
     "isthmus.adapters.faces",
@@ -130,7 +143,6 @@ BOUNDARIES = {
     "isthmus.adapters.openai_responses.sdk",
     "isthmus.adapters.registry",
     "isthmus.models.model",
-    "isthmus.models.retry",
     "isthmus.conformance.conform",
     "isthmus.conformance.laws_hygiene",
     "isthmus.conformance.laws_maker",
@@ -138,6 +150,7 @@ BOUNDARIES = {
     "isthmus.conformance.laws_wire",
     "isthmus.conformance.reading",
     "isthmus.conformance.recorder",
+    "isthmus.models.retry",
     "isthmus.conformance.replay",
     "isthmus.conformance.seen",
     "isthmus.conformance.server",
@@ -156,8 +169,8 @@ _MAY_NAME: dict[str, tuple[str, ...]] = {
         "isthmus.adapters.openai_chat",
         "isthmus.adapters.openai_responses",
         "isthmus.adapters.registry",
-        "isthmus.conformance.wire_chat",
         "isthmus.models.neutral",
+        "isthmus.conformance.wire_chat",
     ),
     "gpt-": ("isthmus.adapters.openai_chat",),
     "xllamacpp": ("isthmus.adapters.local",),

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus import Tier, define_chain
@@ -79,7 +79,7 @@ AFTER = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "said", "kind"), AFTER, ids=repr)
+@pytest.mark.parametrize(("fault", "said", "kind"), AFTER)
 async def test_a_fault_after_content_leaves_what_came_before(fault: Fault, said: str, kind: str) -> None:
     """F01: after content a fault is an error of its class on both faces, and what had gone out is kept."""
     adapter = model(fault)
@@ -113,6 +113,7 @@ async def test_an_empty_stream_is_no_reply() -> None:
     assert (await whole(adapter))[0] == ""
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1), st.integers(1, 5))
 def test_a_split_changes_no_text(text: str, size: int) -> None:
     """A split hands out pieces of at most so many characters, and the reply is the same."""

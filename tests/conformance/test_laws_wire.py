@@ -54,6 +54,14 @@ def tape(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_failure_among_the_recordings_answers_no_ordinary_request(tape: Path) -> None:
+    """F01: a recorded stream that was cut, or holds an error, is read as the failure that it is; others are played."""
+    write(tape / "a-cut", json.dumps({"text": "Z"}).encode() + b"\n")
+    report = judged(Gateway, tape)
+    assert report.ok, report.table()
+    assert report.standing("wire-reads") == "pass"
+
+
 class Gateway(ModelAdapter):
     """A right adapter of that gateway, over HTTP, by a client of its own."""
 
@@ -308,6 +316,15 @@ def test_a_request_beside_its_context_is_compared(chat_tape: Path) -> None:
     assert {finding.law for finding in report.errors} == {"wire-golden"}, report.table()
 
 
+@pytest.mark.parametrize(("text", "ok"), [("One two.", True), ("One.", False)])
+def test_a_result_beside_its_recording_is_compared(text: str, ok: bool, chat_tape: Path) -> None:
+    """F16: a recording gives the result beside it, or is found."""
+    (chat_tape / "text" / "result.json").write_text(json.dumps({"text": text, "finish": "stop"}))
+    report = judged(openai(), chat_tape)
+    assert report.ok is ok, report.table()
+    assert {finding.law for finding in report.errors} <= {"wire-golden"}
+
+
 def test_a_connection_that_stays_open_is_caught(chat_tape: Path) -> None:
     """F10: an adapter that opens its transport without a block leaves it open when it is left early."""
 
@@ -338,8 +355,8 @@ def test_an_adapter_that_recordings_cannot_reach_is_told_so(chat_tape: Path) -> 
         judged(Closed, chat_tape)
 
 
-# Successes that answer nothing: a limit told inside a stream, background replies that have not ended, a deletion, and two
-# of another protocol. An ordinary call must get an answer.
+# Successes that answer nothing: a limit told inside a stream, background replies that have not ended, a deletion, and
+# two of another protocol. An ordinary call must get an answer.
 NO_REPLIES = ("stream-rate-limited", "background-mode-vcr", "responses-delete", "azure-deepseek-reasoning")
 
 

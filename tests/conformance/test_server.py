@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import threading
+import urllib.request
 from typing import Any
 
 import pytest
@@ -288,3 +290,16 @@ async def test_an_error_of_a_function_is_told() -> None:
     async with serve(broken) as server:
         reply = await ask(server.url)
     assert (reply.status, b"so it is" in reply.body, len(server.problems)) == (400, True, 1)
+
+
+def test_a_client_that_blocks_is_served_from_a_thread() -> None:
+    """As a plain context manager the server answers blocking clients, and its thread ends with the block."""
+    before = threading.active_count()
+    with serve(Play.whole(b"1")) as server:
+        with urllib.request.urlopen(server.url, data=b"{}") as reply:
+            assert reply.read() == b"1"
+        server.wait(lambda: server.open == 0)
+        with pytest.raises(TimeoutError):
+            server.wait(lambda: False, 0.01)
+    assert threading.active_count() == before
+    assert [request.body for request in server.requests] == [b"{}"]

@@ -31,10 +31,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *words: str, flags: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Run the command in a folder."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "isthmus", "conform", *words]
+    command = [sys.executable, *flags, "-m", "isthmus", "conform", *words]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
 
 
@@ -52,6 +52,12 @@ def test_a_wrong_adapter_is_told_what_to_mend(folder: Path) -> None:
     assert "error: calls-stop: " in done.stdout
     assert "fix: " in done.stdout
     assert "pass  answers" in done.stdout
+
+
+def test_nothing_depends_on_assertions(folder: Path) -> None:
+    """`python -O` finds the same."""
+    assert run(folder, "wrong:Mine", flags=("-O",)).returncode == 1
+    assert run(folder, "right:Mine", flags=("-O",)).returncode == 0
 
 
 def test_the_report_is_json(folder: Path) -> None:

@@ -93,6 +93,11 @@ def test_plain_schemas_are_plain_types(schema: Any, expected: Any) -> None:
     assert python_type(schema) == expected
 
 
+def test_a_pattern_of_another_language_binds_nothing() -> None:
+    """A pattern that Python cannot read is passed over, as the value was right for whoever wrote it."""
+    assert type_validator(python_type({"type": "string", "pattern": r"^\p{Lu}"})).validate("Ada") == "Ada"
+
+
 def test_a_type_comes_back_from_its_schema() -> None:
     """The schema of a type gives a type with the same schema, titles left aside."""
     schema = type_schema(dict[str, list[Literal["a", "b"]]])

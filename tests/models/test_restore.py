@@ -60,6 +60,7 @@ CASES: list[tuple[str, Any, Any, Any]] = [
         {"k": {"name": "a"}},
     ),
     ("any value of no schema", True, {"a": None}, {"a": None}),
+    ("malformed keywords are passed over", {"properties": 1, "anyOf": 2, "required": {}}, {"a": None}, {"a": None}),
     ("in circles", {"$ref": "#"}, {"a": None}, {"a": None}),
 ]
 

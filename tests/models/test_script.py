@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus.errors import ConfigError, ProtocolError, TransientError, UnavailableError
@@ -53,6 +53,7 @@ def test_a_step_that_makes_no_sense_is_refused(step: dict[str, Any], error: type
         list(items_of(step))
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_a_text_in_pieces_is_the_text(text: str) -> None:
     """However a text is cut into pieces, they join to it, none is empty, and one finish follows."""

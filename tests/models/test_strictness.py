@@ -76,6 +76,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"type": "array", "items": {"type": "string"}}, "root: must be an object and no union"),
     (_object(d={"type": "string", "enum": [1]}), "/properties/d: a union without a branch"),
     (_object(d="string"), "/properties/d: 'string' is no schema; write an object or a boolean"),
+    ({"type": "object", "properties": []}, r"root: 'properties' cannot be \[\]; see JSON Schema"),
+    ({**_object(d={"type": "string"}), "required": True}, "root: 'required' cannot be True; see JSON Schema"),
     ({**_object(d=False), "required": ["d"]}, "'d' is required and must be left out"),
 ]
 

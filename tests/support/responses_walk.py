@@ -27,7 +27,7 @@ def events_of(body: bytes) -> list[dict[str, Any]]:
 
 def walk(body: bytes, *, stream: bool) -> Walked:
     """Text with refusals, calls (name, arguments as a value), outcome, output tokens and items of the first reply."""
-    done: list[dict[str, Any]] = []
+    placed: dict[int, dict[str, Any]] = {}
     said = ""
     response: dict[str, Any] | None = None if stream else json.loads(body)
     for event in events_of(body) if stream else []:
@@ -35,7 +35,7 @@ def walk(body: bytes, *, stream: bool) -> Walked:
         if kind in ("response.output_text.delta", "response.refusal.delta"):
             said += event["delta"]
         elif kind == "response.output_item.done":
-            done.append(event["item"])
+            placed[event["output_index"]] = event["item"]
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
             response = event["response"]
             break
@@ -44,6 +44,7 @@ def walk(body: bytes, *, stream: bool) -> Walked:
     status = None if response is None else response.get("status")
     if response is None or status not in ("completed", "incomplete"):
         return Walked("", [], None, None, True, [])
+    done = [placed[at] for at in sorted(placed)]
     # What was told as done stands: the last event repeats it, with other ciphers or ids, or leaves it out.
     items = done if len(done) >= len(response["output"]) else response["output"]
     text = "".join(

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus.transport.scrub import (
@@ -65,6 +65,7 @@ def test_the_query_keeps_its_names() -> None:
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 
 
+@settings(deadline=None)
 @given(TEXTS, st.text(st.characters(codec="utf-8", exclude_characters="*"), min_size=4, max_size=12), TEXTS)
 def test_a_secret_is_gone_however_it_is_spelt_and_nothing_moves(before: str, secret: str, after: str) -> None:
     """Of any secret, plain, in JSON or in a URL, nothing is left in any bytes, and their number is the same."""
@@ -75,6 +76,7 @@ def test_a_secret_is_gone_however_it_is_spelt_and_nothing_moves(before: str, sec
         assert spelt.encode() not in clean
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_bytes_without_secrets_are_the_same(data: bytes) -> None:
     """Bytes of any kind, text or not, stay as they are where there is nothing to hide."""

@@ -27,6 +27,11 @@ class RoleDict(dict[str, Any]):
     origin: Mapping[str, Any]
     ctx: GenerateContext
 
+    def original(self) -> Mapping[str, Any]:
+        """The message that it was made from, while its author left it as it was; else itself."""
+        made = {key: fresh(value) for key, value in self.origin.items() if key != RESERVED}
+        return self.origin if dict(self) == made else self
+
 
 class Rendered(list[Any]):
     """The messages that an author's method gets; remembers the context they were made from.
@@ -219,7 +224,7 @@ def read_context(messages: Any, tools: Any = None, *, own_brief: str = "", **set
     if not isinstance(messages, Iterable):
         raise InvalidRequestError(f"messages must be a list of role dicts, not {type(messages).__name__}")
     base = remembered(messages) or GenerateContext()
-    turns = [original(message, place) for place, message in enumerate(messages)]
+    turns = [_original(message, place) for place, message in enumerate(messages)]
     lead = next((n for n, turn in enumerate(turns) if turn.get("role") not in _LEADING), len(turns))
     brief = "\n\n".join(text_of(turn.get("content")) for turn in turns[:lead]) or base.brief or own_brief
     changes = {name: value for name, value in settings.items() if value is not None}
@@ -231,19 +236,10 @@ def read_context(messages: Any, tools: Any = None, *, own_brief: str = "", **set
     return replace(base, **{**changes, "brief": brief, "messages": neutral})
 
 
-def original(message: Any, place: int) -> Mapping[str, Any]:
-    """The message that an author's was made from, native form and all, while he left it as it was; else his own.
-
-    Raises:
-        InvalidRequestError: it is no dict.
-    """
+def _original(message: Any, place: int) -> Mapping[str, Any]:
     if not isinstance(message, Mapping):
         raise InvalidRequestError(f"messages[{place}] must be a role dict, not {type(message).__name__}")
-    if isinstance(message, RoleDict):
-        origin = message.origin
-        if dict(message) == {key: fresh(value) for key, value in origin.items() if key != RESERVED}:
-            return origin
-    return message
+    return message.original() if isinstance(message, RoleDict) else message
 
 
 def _neutral(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -12,6 +12,7 @@ from isthmus.adapters.render import read_tools
 from isthmus.conformance.law import Law, NotJudged
 from isthmus.conformance.laws import LAWS
 from isthmus.conformance.laws_maker import Listener
+from isthmus.conformance.laws_wire import choose
 from isthmus.conformance.reels import opened_cinema
 from isthmus.conformance.report import ERROR, FAIL, PASS, SKIP, Finding, Report, Standing
 from isthmus.conformance.seen import Ask, Seen
@@ -85,6 +86,7 @@ async def conform(
                 return
             async with opened_cinema(subject, recordings) as cinema:
                 seen.kept["cinema"] = cinema
+                await choose(seen)
                 await _judged(seen, report)
 
     started = time.monotonic()

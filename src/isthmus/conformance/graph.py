@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 _DEPTH = 4
 _NODES = 3000
 _OPAQUE = (str, bytes, bytearray, int, float, bool, type(None), type, ModuleType, FunctionType, MethodType)
+_OPAQUE_CODE = (type, ModuleType, FunctionType, MethodType)
+_NUMBERS = (int, float, str, bytes, type(None))
+_WORD = 40
+_TEXT = 1_000_000
+CLOSING = ("clos", "releas", "clean", "dispos", "exit", "abort", "disconnect", "finali", "teardown", "stopped")
+"""What the names of flags and the words of logs hold that tell of an end."""
 _REQUEST_KEYS = frozenset({"messages", "input", "contents", "prompt", "history"})
 
 
@@ -51,22 +59,36 @@ def _kinds(adapter: Any) -> list[type]:
 
 
 def _roots(adapter: Any) -> Iterator[tuple[str, Any]]:
+    """The adapter, and what its class and its module keep beside it."""
     yield "self", adapter
     for kind in _kinds(adapter):
         for name, value in list(vars(kind).items()):
-            if not name.startswith("__") and not isinstance(value, (FunctionType, classmethod, staticmethod, property)):
+            if isinstance(value, FunctionType):
+                yield from _enclosed(name, value)
+            elif not name.startswith("__") and not isinstance(value, (classmethod, staticmethod, property)):
                 yield f"{kind.__name__}.{name}", value
     module = sys.modules.get(type(adapter).__module__)
-    if module is not None and type(adapter).__module__.partition(".")[0] != "isthmus":
+    if module is not None and _kinds(adapter):
         for name, value in list(vars(module).items()):
-            if not name.startswith("__") and type(value) in (int, list, dict, set):
+            own = type(value).__module__ == module.__name__
+            if not name.startswith("__") and (own or type(value) in (int, list, dict, set)):
                 yield f"module.{name}", value
 
 
+def _enclosed(name: str, function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """What a method of a class that was made within a function sees of that function."""
+    inner = getattr(function, "__wrapped__", function)
+    names = getattr(getattr(inner, "__code__", None), "co_freevars", ())
+    for free, cell in zip(names, getattr(inner, "__closure__", None) or (), strict=False):
+        with suppress(ValueError):
+            if not isinstance(cell.cell_contents, (*_OPAQUE_CODE, *_NUMBERS)):
+                yield f"{name}.{free}", cell.cell_contents
+
+
 def state(adapter: Any) -> dict[str, Any]:
-    """The adapter's state as far as it shows: flags, counts, sizes and locks by place."""
+    """The adapter's state as far as it shows: flags, counts, sizes, locks and words of closing, by place."""
     # A class attribute is where a count begins that the instance keeps later.
-    found = {
+    found: dict[str, Any] = {
         f"self.{name}": value
         for kind in reversed(_kinds(adapter))
         for name, value in list(vars(kind).items())
@@ -78,6 +100,10 @@ def state(adapter: Any) -> dict[str, Any]:
                 found[place] = item
             elif isinstance(item, list | dict | set):
                 found[place] = len(item)
+            elif isinstance(item, str) and any(word in item.lower() for word in CLOSING) and len(item) < _WORD:
+                # A log of what was opened and closed: its last part is the word itself.
+                word = f"{place.rpartition('[')[0]}.{item}"
+                found[word] = found.get(word, 0) + 1
             elif hasattr(item, "locked") and callable(item.locked) and not isinstance(item, type):
                 found[place] = bool(item.locked())
     return found
@@ -85,11 +111,21 @@ def state(adapter: Any) -> dict[str, Any]:
 
 def requests(adapter: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The requests that an adapter, or the client that it holds, has kept: mappings with a transcript in them."""
-    for place, item in walk(adapter, "self"):
-        if isinstance(item, Mapping) and any(
-            isinstance(item.get(key), list | tuple) for key in _REQUEST_KEYS if key in item
-        ):
-            yield place, item
+    for root, value in _roots(adapter):
+        for place, item in walk(value, root):
+            said = _decoded(item)
+            if said is not None and any(isinstance(said.get(key), list | tuple) for key in _REQUEST_KEYS):
+                yield place, said
+
+
+def _decoded(item: Any) -> Mapping[str, Any] | None:
+    """A mapping, or the one that a text of JSON stands for."""
+    if isinstance(item, str | bytes) and len(item) < _TEXT and item[:1] in ("{", b"{"):
+        try:
+            item = json.loads(item)
+        except ValueError:
+            return None
+    return item if isinstance(item, Mapping) else None
 
 
 def holds(value: Any, wanted: Any) -> bool:

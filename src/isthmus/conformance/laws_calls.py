@@ -93,18 +93,18 @@ law(
     after=("answers", "call-shape"),
 )
 async def _call_offered(seen: Seen) -> AsyncIterator[Found]:
-    calls = await _calls(seen)
-    free = not seen.told and await _plays(seen)
-    for heard, call in calls:
-        offered = {tool.name for tool in heard.ask.tools}
+    for heard, call in await _calls(seen):
+        offered = sorted(tool.name for tool in heard.ask.tools)
         if call.name in offered:
             continue
         if not _NAME.match(call.name):
-            yield Found(
-                f"{heard.face}: no provider takes the name {call.name!r}", shown(call.name), str(sorted(offered))
-            )
-        elif not free:
-            yield Found(f"{heard.face}: {call.name!r} was not offered", shown(call.name), str(sorted(offered)))
+            yield Found(f"{heard.face}: no provider takes the name {call.name!r}", shown(call.name), str(offered))
+        elif seen.told:
+            yield Found(f"{heard.face}: {call.name!r} was not offered", shown(call.name), str(offered))
+        elif not await _plays(seen):
+            # A canned reply knows nothing of tools that the kit made up.
+            wrong = f"{heard.face}: {call.name!r} was not offered; tell the kit the adapter's tools: tools="
+            yield Found(wrong, shown(call.name), str(offered), WARNING)
 
 
 @law(
@@ -153,10 +153,18 @@ def _twice(value: Any) -> bool:
 async def _call_encoded_once(seen: Seen) -> AsyncIterator[Found]:
     for heard, call in await _calls(seen):
         spec = next((tool for tool in heard.ask.tools if tool.name == call.name), None)
+        quoted = [name for name, value in call.input.items() if _is_quoted(value)] if call.input else []
+        for name in quoted:
+            wrong = f"{heard.face}: {call.name}: input[{name!r}] is in quotes of its own"
+            yield Found(wrong, shown(call.input), "text without quotes, unless the model meant them", WARNING)
         for place in _encoded(call, spec):
             yield Found(
                 f"{heard.face}: {call.name}: {place} is encoded twice", shown(call.input), "values, not JSON text"
             )
+
+
+def _is_quoted(value: Any) -> bool:
+    return isinstance(value, str) and value[:1] == '"' and isinstance(_loaded(value), str)
 
 
 def _encoded(call: CallRead, spec: ToolSpec | None) -> Iterator[str]:

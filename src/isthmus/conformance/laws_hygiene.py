@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from isthmus.conformance.graph import state
+from isthmus.conformance.graph import CLOSING, state
 from isthmus.conformance.law import Found, Group, NotJudged
 from isthmus.conformance.reading import shown
 from isthmus.conformance.seen import Ask, Given, Heard, Seen, left_over, opened
@@ -19,7 +19,7 @@ law = GROUP.law
 
 _AGAIN = 2
 _ENDS = 1.0
-_CLOSED = ("clos", "releas", "clean", "dispos")
+_BREATH = 64
 
 
 @law(
@@ -47,11 +47,11 @@ async def _callers_data(seen: Seen) -> AsyncIterator[Found]:
 )
 async def _loop_free(seen: Seen) -> AsyncIterator[Found]:
     for heard in await seen.usual():
-        if heard.blocked < LATE * 0.01:
+        if heard.blocked < LATE:
             continue
         again = [await seen.hear(heard.face, heard.ask) for _ in range(_AGAIN)]
         blocked = min([heard.blocked, *(other.blocked for other in again)])
-        if blocked >= LATE * 0.01:
+        if blocked >= LATE:
             seen.kept["blocks"] = True
             yield Found(f"{heard.face}: it blocked the loop", f"{blocked:.2f} s at {heard.where}", "awaits")
 
@@ -62,7 +62,7 @@ async def _loop_free(seen: Seen) -> AsyncIterator[Found]:
     why="A stop button, a time-out and a shutdown all cancel; what goes on costs money and shows text nobody wants.",
     fix="let asyncio.CancelledError pass: catch Exception, not BaseException, and re-raise after cleaning up",
     covers=("F10",),
-    after=("made", "answers", "loop-free"),
+    after=("made", "answers", "finish-present", "loop-free"),
 )
 async def _cancel(seen: Seen) -> AsyncIterator[Found]:
     tried = False
@@ -108,6 +108,8 @@ async def _drained(adapter: Any, heard: Heard) -> None:
             return
     async for item in iterate(value):
         heard.items.append(item)
+        if len(heard.items) % _BREATH == 0:
+            await asyncio.sleep(0)
 
 
 def _how_ended(task: asyncio.Task[Any]) -> str:
@@ -179,13 +181,14 @@ async def _kept(seen: Seen, heard: Heard, before: dict[str, Any], after: dict[st
     first = state(inner(adapter))
     await seen.hear(heard.face, heard.ask, adapter=adapter)
     whole = state(inner(adapter))
-    for place in after.keys() & before.keys() & first.keys() & whole.keys():
-        gives_back = whole[place] == first[place]
-        changed = after[place] != before[place]
-        if gives_back and changed:
-            return f"{place} is {after[place]!r}, and was {before[place]!r} before it"
-        if not gives_back and not changed and any(word in place.rpartition(".")[2].lower() for word in _CLOSED):
-            return f"{place} is still {after[place]!r}"
+    for place in whole:
+        was, full, broken = (kept.get(place, 0) for kept in (first, whole, after))
+        changed = place in after and place in before and broken != before[place]
+        if full == was and changed:
+            return f"{place} is {broken!r}, and was {before[place]!r} before it"
+        closing = any(word in place.rpartition(".")[2].lower() for word in CLOSING)
+        if full != was and closing and broken == before.get(place, 0):
+            return f"{place} is still {broken!r}"
     return ""
 
 

@@ -54,10 +54,10 @@ async def _ceiling(seen: Seen) -> AsyncIterator[Found]:
         yield Found(f"max_tokens={CEILING} is nowhere in the adapter", "absent", f"{CEILING}")
         return
     for face in seen.faces:
-        before = {id(request) for _, request in requests(inner(adapter))}
+        before = [request for _, request in requests(inner(adapter))]
         await seen.hear(face, seen.ask, adapter=adapter)
         for place, request in requests(inner(adapter)):
-            if id(request) not in before and not holds(request, CEILING):
+            if request not in before and not holds(request, CEILING):
                 yield Found(f"{face}: the request at {place} has no ceiling", shown(request), f"{CEILING} in it")
                 return
     zero = seen.subject.parameters["max_tokens"].default
@@ -81,11 +81,11 @@ async def _ceiling(seen: Seen) -> AsyncIterator[Found]:
     after=("made", "answers"),
 )
 async def _bookkeeping(seen: Seen) -> AsyncIterator[Found]:
-    internal = {RESERVED: {"visibility": "internal", "origin": _MARK}}
+    internal = {RESERVED: {"native": {"dialect": _MARK, "of": "", "json": "{}"}}}
     adapter = await seen.subject.make()
     judged = False
     for face in [face for face in seen.faces if face in ("stream", "generate")]:
-        before = {id(request) for _, request in requests(inner(adapter))}
+        before = [id(request) for _, request in requests(inner(adapter))]
         said = [{**message, **internal} for message in seen.ask.messages]
         await seen.hear(face, Ask(said, seen.ask.tools), adapter=adapter)
         new = [(place, request) for place, request in requests(inner(adapter)) if id(request) not in before]
@@ -178,9 +178,10 @@ class Listener(logging.Handler):
 async def _secrets(seen: Seen) -> AsyncIterator[Found]:
     subject: Subject = seen.subject
     given = subject.canary in [value for value in subject.values().values() if isinstance(value, str)]
-    canaries = {subject.canary} if given else set(secrets_of(seen.adapter))
-    if not canaries:
+    own = set(secrets_of(seen.adapter))
+    if not given and not own and not holds(inner(seen.adapter), subject.canary):
         raise NotJudged("it takes no key by name")
+    canaries = {subject.canary, *own}
     for name in seen.scenarios:
         await seen.scene(name)
     for place, text in _spoken(seen):

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 from isthmus.conformance.law import Found, Group, NotJudged
 from isthmus.conformance.reading import CallRead, shown
-from isthmus.conformance.report import WARNING
 from isthmus.conformance.seen import Heard, Seen
 from isthmus.errors import IsthmusError
 from isthmus.models.events import FinishReason
@@ -15,29 +14,40 @@ from isthmus.models.fold import classify
 GROUP = Group()
 law = GROUP.law
 
-TRUNCATES = ("trunc", "length", "ceiling", "limit", "max_tok", "max-tok")
-BREAKS_ARGUMENTS = ("arg", "json", "malformed")
-ERRORS = ("error", "fail", "status", "exception", "raise", "unavailable", "overload", "cut", "drop", "reset", "auth")
+TRUNCATES = "truncates"
+BREAKS_ARGUMENTS = "breaks arguments"
+ERRORS = "errors"
+# The first group of words of which one is in a scenario's name tells its kind.
+_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (BREAKS_ARGUMENTS, ("arg", "json")),
+    (
+        ERRORS,
+        ("error", "fail", "rate", "status", "raise", "exception", "overload", "unavail", "auth", "down", "timeout"),
+    ),
+    (ERRORS, ("400", "401", "403", "404", "429", "500", "502", "503", "529")),
+    (TRUNCATES, ("trunc", "length", "ceiling", "limit", "max_tok", "max-tok", "max tok")),
+    (BREAKS_ARGUMENTS, ("broken", "invalid", "malformed", "bad")),
+    (ERRORS, ("cut", "drop", "reset", "disconnect")),
+)
 _EMPTY_WORDS = frozenset({"", "error", "failed", "failure", "none", "exception", "unknown error", "request failed"})
 _GENERIC = ("an error occurred", "something went wrong", "unexpected error")
 
 
-async def _scenes(seen: Seen, words: tuple[str, ...]) -> list[tuple[str, Heard]]:
+async def _scenes(seen: Seen, kind: str) -> list[tuple[str, Heard]]:
     """What the faces said in the scenarios of one kind.
 
     Raises:
         NotJudged: no scenario of the kind was given.
     """
-    names = [name for name in seen.scenarios if kind_of(name) is words]
+    names = [name for name in seen.scenarios if kind_of(name) == kind]
     if not names:
         raise NotJudged("no scenario of this kind was given: scenarios={name: prepare}")
     return [(name, heard) for name in names for heard in await seen.scene(name)]
 
 
-def kind_of(name: str) -> tuple[str, ...]:
-    """Which kind of misfortune a scenario's name tells of; () for none that is known."""
-    kinds = (TRUNCATES, BREAKS_ARGUMENTS, ERRORS)
-    return next((words for words in kinds if any(word in name.lower() for word in words)), ())
+def kind_of(name: str) -> str:
+    """Which kind of misfortune a scenario's name tells of; "" for none that is known."""
+    return next((kind for kind, words in _WORDS if any(word in name.lower() for word in words)), "")
 
 
 @law(
@@ -139,12 +149,8 @@ async def _errors_speak(seen: Seen) -> AsyncIterator[Found]:
                 f"{heard.face}: {type(error).__name__} says nothing", shown(error), "what failed, and its status"
             )
         elif type(error) in (Exception, BaseException) and not _known(error):
-            yield Found(
-                f"{heard.face}: a bare Exception tells nobody what may be done",
-                shown(error),
-                "a class of its own",
-                WARNING,
-            )
+            said_so = f"{heard.face}: a bare Exception tells nobody what may be done"
+            yield Found(said_so, shown(error), "a class of its own")
 
 
 def _known(error: Exception) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from isthmus.conformance.law import Found, Group, NotJudged, of_shape
-from isthmus.conformance.reading import deltas_joined, has_halves, is_damaged, shown
+from isthmus.conformance.reading import deltas_joined, is_damaged, shown
 from isthmus.conformance.report import WARNING
 from isthmus.conformance.seen import Heard, Seen
 from isthmus.conformance.subject import CannotMake
@@ -49,7 +49,7 @@ async def _answers(seen: Seen) -> AsyncIterator[Found]:
     for heard in heards:
         if heard.late:
             yield Found(
-                f"{heard.face}: no answer within {seen.patience:g} s",
+                f"{heard.face}: no answer within {heard.seconds:.1f} s",
                 seen=f"{len(heard.items)} items" if heard.streams else "nothing",
                 expected="a reply or an error",
             )
@@ -143,10 +143,17 @@ law(
 async def _characters_whole(seen: Seen) -> AsyncIterator[Found]:
     heards = [heard for heard in await seen.usual() if heard.reading is not None and heard.reading.text]
     damaged = [heard for heard in heards if is_damaged("".join([heard.reading.text, *heard.reading.pieces]))]  # type: ignore[union-attr]
-    if len(damaged) == len(heards) > 1 and not any(has_halves(h.reading.text) for h in damaged):  # type: ignore[union-attr]
-        return  # Each path says the same: the model wrote it.
+    if damaged and _recorded_so(seen) and len(damaged) == len(heards):
+        return
     for heard in damaged:
         yield Found(f"{heard.face}: broken characters in the text", seen=shown(heard.reading.text), expected="none")  # type: ignore[union-attr]
+
+
+def _recorded_so(seen: Seen) -> bool:
+    """Whether the provider itself sent U+FFFD."""
+    cinema = seen.kept.get("cinema")
+    body = cinema.usual().body if cinema is not None else b""
+    return b"\xef\xbf\xbd" in body or b"\\ufffd" in body.lower()
 
 
 @law(
@@ -181,7 +188,7 @@ async def _streams_live(seen: Seen) -> AsyncIterator[Found]:
     why="Markers and resets are the chain's; a preview that says something else shows what will never run.",
     fix="leave Marker and Reset out; join each CallDelta of a call to exactly its arguments",
     covers=("F02", "F16"),
-    after=("answers", "event-shape", "call-shape"),
+    after=("answers", "event-shape"),
 )
 async def _side_events(seen: Seen) -> AsyncIterator[Found]:
     heards = [heard for heard in await seen.usual() if heard.reading is not None and heard.reading.events]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from isthmus.conformance.graph import holds, walk
@@ -13,7 +14,7 @@ from isthmus.conformance.reading import shown
 from isthmus.conformance.reels import Cinema, Reel, Showing
 from isthmus.conformance.report import WARNING
 from isthmus.conformance.seen import Seen
-from isthmus.conformance.subject import CEILING
+from isthmus.conformance.subject import CEILING, CannotMake
 from isthmus.errors import ErrorClass, TierError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import StepResult
@@ -26,6 +27,7 @@ law = GROUP.law
 
 _OPAQUE = frozenset({"signature", "data", "encrypted_content", "thought_signature", "thoughtSignature", "encrypted"})
 _CUTS = 3000
+_TRIES = 40
 _SPLITS = (1, 7, 4096)
 _SMALL = 20_000
 _ASKED = GenerateContext(messages=({"role": "user", "content": "Play it."},))
@@ -53,6 +55,17 @@ async def _play(seen: Seen, showing: Showing, *, whole: bool = False, ctx: Gener
     finally:
         await adapter.aclose()
     return step if step.error is None else step.error
+
+
+async def choose(seen: Seen) -> None:
+    """Answer ordinary requests with a recording that is a reply, not a failure that came as a success."""
+    cinema = _cinema(seen)
+    for reel in cinema.candidates()[:_TRIES]:
+        with suppress(CannotMake):
+            if isinstance(await _play(seen, Showing(reel)), StepResult):
+                cinema.best = reel
+                break
+    cinema.put_on(Showing(cinema.usual()))
 
 
 def _successes(seen: Seen, *, streamed: bool | None = None) -> list[Reel]:
@@ -319,26 +332,40 @@ async def _wire_request(seen: Seen) -> AsyncIterator[Found]:
 
 @law(
     "wire-golden",
-    "A context beside a recording gives the recorded request.",
-    why="A request that changes unseen is found out by its provider.",
-    fix="compare request.json with what is sent now; record anew where the change is meant",
-    covers=("F21", "F14"),
+    "A recording gives the result beside it, and a context beside it the recorded request.",
+    why="A request or a reading that changes unseen is found out by its provider, or by nobody.",
+    fix="compare request.json and result.json with what there is now; write them anew where the change is meant",
+    covers=("F16", "F21", "F14"),
     after=("made", "answers"),
 )
 async def _wire_golden(seen: Seen) -> AsyncIterator[Found]:
     judged = False
     for reel in _cinema(seen).reels:
-        file = reel.place / "context.json"
-        if not file.is_file():
-            continue
-        judged = True
-        said = json.loads(file.read_text(encoding="utf-8"))
-        await _play(seen, Showing(reel), whole=not reel.streamed, ctx=GenerateContext(**said))
-        sent = _cinema(seen).projector.sent[-1].json
-        if sent != reel.asked.get("body"):
-            yield Found(f"{reel.name}: the request is another", shown(sent, 300), shown(reel.asked.get("body"), 300))
+        context, result = reel.beside("context.json"), reel.beside("result.json")
+        judged = judged or context is not None or result is not None
+        if context is not None:
+            await _play(seen, Showing(reel), whole=not reel.streamed, ctx=GenerateContext(**context))
+            sent = _cinema(seen).projector.sent[-1].json
+            if sent != reel.asked.get("body"):
+                yield Found(
+                    f"{reel.name}: the request is another", shown(sent, 300), shown(reel.asked.get("body"), 300)
+                )
+        if result is not None:
+            outcome = plain(await _whole(seen, reel))
+            wrong = next((name for name in result if outcome.get(name) != result[name]), None)
+            if wrong is not None:
+                said = f"{reel.name}: {wrong} is another"
+                yield Found(said, shown(outcome.get(wrong), 300), shown(result[wrong], 300))
     if not judged:
-        raise NotJudged("no recording has a context.json beside it")
+        raise NotJudged("no recording has a context.json or a result.json beside it")
+
+
+def plain(outcome: Outcome) -> dict[str, Any]:
+    """What a recording amounts to, as `result.json` keeps it: any of its members may be left out there."""
+    if isinstance(outcome, TierError):
+        return {"finish": "error-post", "error": outcome.to_dict()}
+    said: dict[str, Any] = json.loads(json.dumps(outcome.to_dict(), default=str))
+    return said
 
 
 @law(

@@ -56,6 +56,14 @@ class Reel:
         """The last two parts of its place."""
         return "/".join(self.place.parts[-2:])
 
+    def beside(self, file: str) -> dict[str, Any] | None:
+        """The JSON object in a file of its folder; None where there is none."""
+        path = self.place / file
+        if not path.is_file():
+            return None
+        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return value
+
     @classmethod
     def of(cls, place: Path) -> Reel:
         """Read the recording in a folder.
@@ -201,17 +209,26 @@ class Cinema:
         self.reels = reels
         self.projector = projector
         self.through = through
+        self.best: Reel | None = None
 
     def put_on(self, showing: Showing) -> None:
         """Play this from now on."""
         self.projector.showing = showing
 
     def usual(self) -> Reel:
-        """The recording that answers ordinary requests: a streamed success, one with tools if there is one."""
+        """The recording that answers ordinary requests."""
+        return self.best or self.candidates()[0]
+
+    def candidates(self) -> list[Reel]:
+        """The successes, those first that show most: streams, with tools, short ones.
+
+        Raises:
+            ConfigError: there is none.
+        """
         good = [reel for reel in self.reels if reel.status == 200 and reel.body]
         if not good:
             raise ConfigError("none of the recordings is a success")
-        return max(good, key=lambda reel: (reel.streamed, b'"tool_' in reel.body, -len(reel.body)))
+        return sorted(good, key=lambda reel: (not reel.streamed, b'"tool_' not in reel.body, len(reel.body)))
 
 
 @asynccontextmanager

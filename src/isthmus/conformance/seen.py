@@ -21,7 +21,7 @@ from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.fold import iterate
 from isthmus.models.stream import EventStream
 
-_MOST = 100_000
+_MOST = 10_000
 _BREATH = 64
 _AFTER_CANCEL = 1.0
 
@@ -198,7 +198,7 @@ class Seen:
         started = time.monotonic()
         await self._bounded(lambda: _speak(target, heard, given, weave), heard)
         heard.seconds = time.monotonic() - started
-        heard.blocked, heard.where = self.heart.longest * 0.01, self.heart.where
+        heard.blocked, heard.where = self.heart.longest, self.heart.where
         await asyncio.sleep(0)
         heard.changed = given.changed()
         heard.tasks = await left_over(before)
@@ -213,6 +213,8 @@ class Seen:
         await asyncio.wait({task}, timeout=self.patience)
         if not task.done():
             heard.late = True
+            # One call that hangs is a finding; the next ones need not take as long.
+            self.patience = min(self.patience, _AFTER_CANCEL)
             task.cancel()
             await asyncio.wait({task}, timeout=_AFTER_CANCEL)
             heard.stuck = not task.done()
@@ -220,7 +222,7 @@ class Seen:
         if task.cancelled():
             heard.error = asyncio.CancelledError("cancelled by itself")
         else:
-            heard.error = task.exception()
+            heard.error = task.exception() or heard.error
 
     def _read(self, heard: Heard) -> None:
         tools = heard.ask.tools
@@ -286,6 +288,14 @@ def opened(adapter: Any, face: str, *, given: Given) -> Any:
 
 
 async def _speak(adapter: Any, heard: Heard, given: Given, weave: bool) -> None:
+    try:
+        await _spoken(adapter, heard, given, weave)
+    except (KeyboardInterrupt, SystemExit) as error:
+        # A loop hands these to whoever runs it, past everybody who waits.
+        heard.error = error
+
+
+async def _spoken(adapter: Any, heard: Heard, given: Given, weave: bool) -> None:
     value = opened(adapter, heard.face, given=given)
     if not heard.streams:
         value = await value if hasattr(value, "__await__") else value

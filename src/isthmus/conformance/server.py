@@ -18,6 +18,7 @@ from isthmus.conformance.plays import Play, Received
 from isthmus.conformance.reply import End, Framing, Piece, Reply
 from isthmus.errors import ConfigError
 from isthmus.models.jsontext import dumps
+from isthmus.sync import LoopThread
 
 Answer: TypeAlias = Play | Callable[[Received], Play]
 
@@ -37,7 +38,7 @@ class Gone:
 def serve(
     *plays: Answer | Iterable[Answer], repeat: bool = False, port: int = 0, ssl: tls.SSLContext | None = None
 ) -> Server:
-    """A server, as an async context manager.
+    """A server, as an async context manager; as a plain one it runs in a thread of its own, for clients that block.
 
     Args:
         plays: what it answers: each request takes the first play left that fits its path. A function of the request
@@ -92,6 +93,15 @@ class Server:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def __enter__(self) -> Server:
+        self._helper = LoopThread()
+        return self._helper.call(self.__aenter__())  # type: ignore[no-any-return]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._helper.finish(self.__aexit__(kind, error, trace))
+
     @property
     def open(self) -> int:
         """How many connections are open."""
@@ -107,6 +117,14 @@ class Server:
             while not condition():
                 self._change.clear()
                 await self._change.wait()
+
+    def wait(self, condition: Callable[[], bool], seconds: float = 5.0) -> None:
+        """The same for the plain context manager.
+
+        Raises:
+            TimeoutError: it has not.
+        """
+        self._helper.call(self.until(condition, seconds))
 
     def answer(self, request: Received) -> Reply:
         """The reply to a request, taken from the plays; one that says why where there is none."""
@@ -202,13 +220,14 @@ class _Connection(asyncio.StreamReaderProtocol):
         if reply.framing is not Framing.RAW:
             writer.write(_head(reply, request.method))
         chunked = reply.framing is Framing.CHUNKED
-        for piece in reply.pieces if request.method != "HEAD" else ():
+        bodiless = request.method == "HEAD" and reply.framing is not Framing.RAW
+        for piece in () if bodiless else reply.pieces:
             if isinstance(piece, bytes):
                 writer.write(_chunk(piece) if chunked and piece else piece)
                 await writer.drain()
             elif not await self._still(piece, writer):
                 return False
-        if chunked and request.method != "HEAD":
+        if chunked and not bodiless:
             writer.write(_chunk(b""))
             await writer.drain()
         return lasting and reply.framing is not Framing.CLOSE

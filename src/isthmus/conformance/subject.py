@@ -65,7 +65,7 @@ class Subject:
                 continue
             if name in self.settings:
                 values[name] = self.settings[name]
-            elif name in SECRET_NAMES:
+            elif is_secret(name):
                 values[name] = self.canary
             elif name == "base_url":
                 values[name] = NOWHERE
@@ -91,6 +91,12 @@ class Subject:
             return as_adapter(made)
         except Exception as error:
             raise CannotMake(f"{type(error).__name__}: {error}") from error
+
+
+def is_secret(name: str) -> bool:
+    """Whether a parameter or an attribute of this name holds a key."""
+    bare = name.strip("_").lower()
+    return bare in SECRET_NAMES or bare.endswith(("_api_key", "apikey", "_token", "_secret", "_password"))
 
 
 def _name(given: Any) -> str:
@@ -145,5 +151,5 @@ def inner(adapter: Any) -> Any:
 def secrets_of(adapter: Any) -> Iterator[str]:
     """The values of an adapter's own attributes that are named like keys."""
     for name, value in list(getattr(inner(adapter), "__dict__", {}).items()):
-        if name.strip("_").lower() in SECRET_NAMES and isinstance(value, str) and len(value) >= 8:
+        if is_secret(name) and isinstance(value, str) and len(value) >= 8:
             yield value

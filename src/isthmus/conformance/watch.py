@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 BEAT = 0.004
-TICK = 0.01
-LATE = 5
-"""Looks in a row at which the loop has not moved, before it counts as blocked."""
+TICK = 0.005
+LATE = 0.03
+"""Seconds for which the loop has not moved, before it counts as blocked."""
+_LOOKS = 2
+"""Looks in a row that must have found it so: one alone may be the machine's own doing."""
 
 
 class Heart:
@@ -20,8 +22,7 @@ class Heart:
 
     def __init__(self) -> None:
         self.beats = 0
-        self.late = 0
-        self.longest = 0
+        self.longest = 0.0
         self.where = ""
         self.still_since: float | None = None
         self._thread = 0
@@ -45,20 +46,20 @@ class Heart:
 
     def reset(self) -> None:
         """Forget what was seen so far."""
-        self.late = self.longest = 0
+        self.longest = 0.0
         self.where = ""
 
     def _look(self) -> None:
-        last = -1
+        last, moved, looks = -1, time.monotonic(), 0
         while not self._over.wait(TICK):
-            place = "" if self.beats != last else self._place()
+            now, place = time.monotonic(), "" if self.beats != last else self._place()
             if not place:
-                last, self.late, self.still_since = self.beats, 0, None
+                last, moved, looks, self.still_since = self.beats, now, 0, None
                 continue
-            self.late += 1
-            self.still_since = self.still_since or time.monotonic()
-            if self.late > self.longest:
-                self.longest, self.where = self.late, place
+            looks += 1
+            self.still_since = self.still_since or now
+            if looks >= _LOOKS and now - moved > self.longest:
+                self.longest, self.where = now - moved, place
 
     def _place(self) -> str:
         """Where the loop's thread stands; "" while it waits in its selector, as it should."""

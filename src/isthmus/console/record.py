@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from isthmus import build, conformance
-from isthmus.console.interrupt import interruptible
+from isthmus.console.interrupt import Interrupted, interruptible
 from isthmus.console.terminal import as_text, say, write
 from isthmus.errors import ConfigError
 from isthmus.models.contract import GenerateContext
@@ -41,6 +41,8 @@ def record(ctx: click.Context, ref: str, *, question: tuple[str, ...], folder: P
     try:
         with asyncio.Runner() as runner:
             result = runner.run(interruptible(_asked(adapter, asked, whole=whole)))
+    except Interrupted:
+        raise click.Abort from None
     finally:
         for place in sorted(_recordings(folder) - before):
             say(f"recorded: {place}")

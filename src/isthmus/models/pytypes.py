@@ -190,6 +190,14 @@ def _against(test: Callable[[Any, Any], bool], limit: Any) -> Callable[[Any], bo
     return lambda value: test(value, limit)
 
 
+def _is_found(pattern: str, text: str) -> bool:
+    """Whether a text has the pattern; one that only other languages read binds nothing."""
+    try:
+        return re.search(pattern, text) is not None
+    except re.error:
+        return True
+
+
 _SIZES: Mapping[str, Callable[[Any, Any], bool]] = {
     "min": lambda value, limit: len(value) >= limit,
     "max": lambda value, limit: len(value) <= limit,
@@ -198,7 +206,7 @@ _TESTS: Mapping[str, Mapping[str, Callable[[Any, Any], bool]]] = {
     "string": {
         "minLength": _SIZES["min"],
         "maxLength": _SIZES["max"],
-        "pattern": lambda value, limit: re.search(limit, value) is not None,
+        "pattern": lambda value, limit: _is_found(limit, value),
     },
     "array": {
         "minItems": _SIZES["min"],

@@ -16,6 +16,7 @@ from isthmus.models.reshape_node import Change, Reshaper
 from isthmus.models.schemawalk import Document, copied, kinds_of, needed_definitions
 
 WRAPPED = "response"
+"""The one key of the object in which a value that is no object travels."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -117,6 +118,8 @@ def _reshaped(whole: Mapping[str, Any], rules: Dialect) -> tuple[dict[str, Any],
     document = Document(whole)
     reshaper = Reshaper(document, rules)
     body, wrapped = document.body, False
+    for why in document.malformed:
+        reshaper.cannot("", why)
     if rules.root_object:
         body = reshaper.whole(body)
         wrapped = "anyOf" in body or kinds_of(body) != ["object"]

@@ -30,10 +30,16 @@ def without_nulls(value: Any, schema: Any) -> Any:
         value: what the model wrote; never changed.
         schema: the author's own JSON Schema.
     """
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, Mapping) or not holds_null(value):
         return value
     document = Document(schema)
     return _Reader(document).read(value, document.body)
+
+
+def holds_null(value: Any) -> bool:
+    """Whether there is a null in an object or an array somewhere in a value."""
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return any(item is None or holds_null(item) for item in items)
 
 
 class _Reader:

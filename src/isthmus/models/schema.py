@@ -14,7 +14,7 @@ import msgspec
 
 from isthmus.errors import ToolDefinitionError
 from isthmus.models.pytypes import python_type as python_type
-from isthmus.models.restore import without_nulls
+from isthmus.models.restore import holds_null, without_nulls
 from isthmus.models.strictness import SCHEMA_NORMALIZATION_ERROR as SCHEMA_NORMALIZATION_ERROR
 from isthmus.models.strictness import ensure_strict_json_schema as ensure_strict_json_schema
 from isthmus.models.typebounds import NotPlain
@@ -112,7 +112,7 @@ def object_validator(parameters: Sequence[Parameter], *, title: str = "") -> Val
     def mended(value: Any) -> Any:
         # One that is nested deeper than this can be followed stays as it is, and the check says what is wrong with it.
         with suppress(RecursionError):
-            return without_nulls(value, object_schema(parameters))
+            return without_nulls(value, object_schema(parameters)) if holds_null(value) else value
         return value
 
     def build() -> Any:

@@ -129,8 +129,34 @@ def distinct(values: Iterable[Any]) -> list[Any]:
     return list({repr(value): value for value in values}.values())
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _are_names(value: Any) -> bool:
+    return _is_list(value) and all(isinstance(item, str) for item in value)
+
+
+# What the values of keywords must be for anything to be read of them.
+_FORMS: Mapping[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(ONE, _is_schema),
+    "items": lambda value: _is_schema(value) or _is_list(value),
+    **dict.fromkeys(("allOf", "anyOf", "enum", "oneOf", "prefixItems"), _is_list),
+    **dict.fromkeys(NAMED, lambda value: isinstance(value, Mapping)),
+    **dict.fromkeys(("$ref", "format", "pattern"), lambda value: isinstance(value, str)),
+    **dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"), _is_number),
+    **dict.fromkeys(("maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties"), _is_number),
+    "required": _are_names,
+    "type": lambda value: isinstance(value, str) or _are_names(value),
+}
+
+
 class Document:
-    """A schema with every reference in it led to `$defs`, wherever it led before.
+    """A schema with every reference in it led to `$defs`, wherever it led before, and without malformed keywords.
 
     Args:
         root: the schema; never changed.
@@ -139,13 +165,17 @@ class Document:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self._names: dict[str, str] = {}
-        self.missing: set[str] = set()
+        self.malformed: list[str] = []
         self.defs: dict[str, Any] = {}
         self.body: Schema = self._led({key: item for key, item in root.items() if key not in ("$defs", "definitions")})
 
     def _led(self, schema: Any) -> Any:
-        made = mapped(schema, self._led)
-        if isinstance(made, dict) and isinstance(made.get("$ref"), str):
+        if not isinstance(schema, Mapping):
+            return schema
+        wrong = [key for key, value in schema.items() if key in _FORMS and not _FORMS[key](value)]
+        self.malformed += [f"{key!r} cannot be {schema[key]!r:.40}; see JSON Schema" for key in wrong]
+        made = mapped({key: value for key, value in schema.items() if key not in wrong}, self._led)
+        if "$ref" in made:
             made["$ref"] = self._place(made["$ref"])
         return made
 
@@ -154,7 +184,6 @@ class Document:
         if ref not in self._names:
             found, target = self._find(ref)
             if not found:
-                self.missing.add(ref)
                 return ref
             name = self._names[ref] = self._named(ref)
             self.defs[name] = {}
@@ -169,7 +198,7 @@ class Document:
         name = "".join(char if char.isalnum() or char in "_.-" else "_" for char in steps[-1]) or "root"
         taken = set(self.defs)
         if not direct:
-            taken |= {*(self._root.get("$defs") or {}), *(self._root.get("definitions") or {})}
+            taken |= {name for key in ("$defs", "definitions") for name in _names_in(self._root.get(key))}
         base, number = name, 1
         while name in taken:
             number += 1
@@ -217,6 +246,10 @@ def needed_definitions(schema: Schema, defs: Mapping[str, Any]) -> Schema:
             found[name] = defs[name]
             ahead += _leads(defs[name], True)
     return {name: found[name] for name in defs if name in found}
+
+
+def _names_in(value: Any) -> Iterable[str]:
+    return value if isinstance(value, Mapping) else ()
 
 
 def _leads(schema: Any, through_optional: bool) -> Iterator[str]:

@@ -6,7 +6,6 @@ for, what it says, and that arguments are JSON.
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -74,7 +73,8 @@ def _answered(answers: list[Mapping[str, Any]], results: Sequence[tuple[Any, str
 def _called(asked: list[Mapping[str, Any]], results: Sequence[tuple[Any, str]]) -> Iterator[Finding]:
     texts = list(_strings(asked))
     for number, (call, _) in enumerate(results):
-        if call.input and any(_read(ast.literal_eval, text) == call.input != _read(json.loads, text) for text in texts):
+        spelled = repr(dict(call.input)) if call.input else ""
+        if spelled and _read(json.loads, spelled) is None and any(spelled in text for text in texts):
             yield Finding("call-arguments", f"results[{number}]: the arguments are a Python repr, not JSON")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from isthmus.adapters.openai_responses import ResponseError
-from isthmus.adapters.openai_responses.errors import failure_of
+from isthmus.adapters.openai_responses.errors import failure_of, response_error
 from isthmus.errors import RefusedError, TierError, TransientError
 
 
@@ -34,19 +34,19 @@ def test_an_error_inside_a_success_has_one_class(error: Any, kind: str) -> None:
 def test_a_response_error_is_of_the_class_that_it_stands_for() -> None:
     """It is a `TierError` with the class, status and code of the failure, and the native response."""
     native = {"status": "failed", "error": {"code": "server_error", "message": "x"}}
-    error = ResponseError("x", response=native, of=failure_of(native["error"]))
+    error = response_error("x", native, of=failure_of(native["error"]))
+    assert isinstance(error, ResponseError)
     assert isinstance(error, TierError)
     assert (error.error_class, error.status, error.code) == ("transient", 500, "server_error")
     assert error.response is native
     assert error.error == native["error"]
-    assert ResponseError("x", of=RefusedError("no")).error_class == "refused"
+    assert response_error("x", None, of=RefusedError("no")).error_class == "refused"
 
 
 def test_the_error_of_an_event_is_found_too() -> None:
     """An event holds its error in its response, or beside it."""
     inner = {"code": "c", "message": "m"}
-    assert ResponseError("x", response={"type": "response.failed", "response": {"error": inner}}).error == inner
-    assert ResponseError("x", response={"type": "error", "error": inner}).error == inner
+    assert response_error("x", {"type": "error", "error": inner}).error == inner
     flat = {"type": "error", "code": "c", "message": "m"}
-    assert ResponseError("x", response=flat).error == flat
-    assert ResponseError("x", of=TransientError("cut")).error is None
+    assert response_error("x", flat).error == flat
+    assert response_error("x", None, of=TransientError("cut")).error is None

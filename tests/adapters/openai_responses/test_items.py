@@ -9,15 +9,12 @@ import pytest
 from isthmus.adapters.openai_responses.items import Items
 from isthmus.errors import ProtocolError
 from isthmus.models.events import CallDelta, NoteCode, Reasoning, Text
-from isthmus.wire.frame import Frame
 from support.responses_frames import call, message, reasoning
-
-FRAME = Frame(b"{}", "x")
 
 
 def _done(items: Items, value: object, at: int = 0) -> list[object]:
     slot = items.slots.get(at) or items.open(at, {})
-    return list(items.done(slot, value, json.dumps(value).encode(), FRAME))
+    return list(items.done(slot, value, json=json.dumps(value).encode()))
 
 
 def test_parts_of_reasoning_are_a_blank_line_apart() -> None:
@@ -30,9 +27,9 @@ def test_parts_of_reasoning_are_a_blank_line_apart() -> None:
     pieces = Items()
     slot = pieces.open(0, {"type": "reasoning"})
     told = [
-        *pieces.reasoning_delta(slot, ("summary", 0), "A", FRAME),
-        *pieces.reasoning_delta(slot, ("summary", 1), "B", FRAME),
-        *pieces.reasoning_delta(pieces.open(1, {}), ("summary", 0), "C", FRAME),
+        *pieces.reasoning_delta(slot, ("summary", 0), text="A"),
+        *pieces.reasoning_delta(slot, ("summary", 1), text="B"),
+        *pieces.reasoning_delta(pieces.open(1, {}), ("summary", 0), text="C"),
     ]
     assert "".join(event.text for event in told if isinstance(event, Reasoning)) == said
 
@@ -41,14 +38,14 @@ def test_deltas_may_number_parts_otherwise() -> None:
     """A server whose deltas count the reasoning as part 0 of the next item says its text once."""
     items = Items()
     slot = items.open(1, {"type": "message"})
-    items.text_delta(slot, "Hel", FRAME)
+    items.text_delta(slot, "Hel")
     assert _done(items, message("Hello"), 1) == [Text("lo")]
 
 
 def test_a_whole_text_that_differs_from_its_pieces_is_noted() -> None:
     """What was shown stands; the other text is in the native form, and a note says so."""
     items = Items()
-    items.text_delta(items.open(0, {}), "Bye", FRAME)
+    items.text_delta(items.open(0, {}), "Bye")
     assert _done(items, message("Hello")) == []
     assert [note.code for note in items.notes] == [NoteCode.UNKNOWN_CONTENT]
 
@@ -56,7 +53,7 @@ def test_a_whole_text_that_differs_from_its_pieces_is_noted() -> None:
 def test_arguments_that_only_the_item_has_are_previewed() -> None:
     """Deltas that lack the end of the arguments get it with the item, so that they join to the call's."""
     items = Items()
-    begun = items.added(0, call(arguments=""), FRAME)
+    begun = items.added(0, call(arguments=""))
     rest = _done(items, call())
     deltas = [event for event in [*begun, *rest] if isinstance(event, CallDelta)]
     assert "".join(delta.arguments_delta for delta in deltas) == '{"x":1}'
@@ -65,7 +62,7 @@ def test_arguments_that_only_the_item_has_are_previewed() -> None:
 def test_names_that_were_sent_otherwise_come_back_as_their_own() -> None:
     """A tool under a legal name is told by its own (F26)."""
     items = Items({"look_1": "look me"})
-    items.added(0, call("look_1", arguments=""), FRAME)
+    items.added(0, call("look_1", arguments=""))
     _done(items, call("look_1"))
     assert items.calls[0].tool == "look me"
 

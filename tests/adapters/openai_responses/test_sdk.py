@@ -66,11 +66,11 @@ def _error(cause: Exception | None) -> Exception:
 
 def test_which_failures_are_waited_for() -> None:
     """Passing ones, as often as the policy says, with the provider's own wait up to a minute."""
-    assert wait_after(_error(TransientError("x", status=500, retry_after=3)), 1, POLICY) == 3
-    assert wait_after(_error(TransientError("x", status=429, retry_after=61)), 1, POLICY) is None
-    assert wait_after(_error(TransientError("x", retry_after=3)), 3, POLICY) is None
-    assert wait_after(_error(CredentialsError("x", status=429, retry_after=1)), 1, POLICY) is None
-    assert wait_after(_error(None), 1, POLICY) is None
+    assert wait_after(_error(TransientError("x", status=500, retry_after=3)), 1, policy=POLICY) == 3
+    assert wait_after(_error(TransientError("x", status=429, retry_after=61)), 1, policy=POLICY) is None
+    assert wait_after(_error(TransientError("x", retry_after=3)), 3, policy=POLICY) is None
+    assert wait_after(_error(CredentialsError("x", status=429, retry_after=1)), 1, policy=POLICY) is None
+    assert wait_after(_error(None), 1, policy=POLICY) is None
 
 
 def test_an_error_that_says_nothing_stays_alone() -> None:

@@ -28,7 +28,7 @@ def put(**settings: Any) -> tuple[dict[str, Any], list[Note]]:
     """What is written into a body."""
     body: dict[str, Any] = {}
     notes: list[Note] = []
-    put_tools(GenerateContext(**settings), body, notes)
+    put_tools(GenerateContext(**settings), body, notes=notes)
     return body, notes
 
 

@@ -12,10 +12,11 @@ import msgspec
 from isthmus.adapters.openai_responses.codec import ResponsesCodec
 from isthmus.adapters.openai_responses.decode import ResponsesDecoder
 from isthmus.adapters.openai_responses.encode import request_body
+from isthmus.adapters.openai_responses.errors import response_error
 from isthmus.adapters.openai_responses.sdk import Connection, SdkReply, opened, sdk_options, wait_after
-from isthmus.adapters.render import original, read_tools, remembered
+from isthmus.adapters.render import RoleDict, read_tools, remembered
 from isthmus.adapters.views import to_model_event, to_response
-from isthmus.errors import ConfigError, InvalidRequestError, ResponseError, TierError
+from isthmus.errors import ConfigError, InvalidRequestError, TierError
 from isthmus.models.config import Config
 from isthmus.models.contract import GenerateContext, OutputForm
 from isthmus.models.events import CallDelta, Event, FinishReason, Note, Reasoning, StepResult, Text
@@ -156,7 +157,7 @@ class ResponsesClient(Model[ModelResponse]):
         body_options = {name: value for name, value in options.items() if name not in sdk}
         base = remembered(messages) or GenerateContext()
         ctx = GenerateContext(
-            messages=tuple(original(message, place) for place, message in enumerate(messages)),
+            messages=tuple(each.original() if isinstance(each, RoleDict) else each for each in messages),
             tools=() if tools is None else tuple(read_tools(tools)),
             tool_choice=None if tools is None else getattr(tools, "tool_choice", "auto"),
             parallel_tool_calls=bool(getattr(tools, "parallel_tool_calls", True)),
@@ -186,7 +187,7 @@ class ResponsesClient(Model[ModelResponse]):
                 return reply
 
         def wait(error: Exception, attempt_number: int) -> float | None:
-            return wait_after(error, attempt_number, self._retries)
+            return wait_after(error, attempt_number, policy=self._retries)
 
         return await tried(once, wait, sleep=_sleep)
 
@@ -216,7 +217,7 @@ class ResponsesClient(Model[ModelResponse]):
             fold.extend(decoder.close(reply.ended))
         except TierError as error:
             error.partial = fold.failed(error)
-            raise ResponseError(error.message, response=_native(decoder), of=error) from error
+            raise response_error(error.message, _native(decoder), of=error) from error
         step = fold.result()
         self._count(step)
         response = self._response(step, decoder, asked)
@@ -244,7 +245,7 @@ class ResponsesClient(Model[ModelResponse]):
         if decoder.waiting or step.finish == FinishReason.OTHER:
             kinds = ", ".join(dict.fromkeys(decoder.waiting))
             what = f"waits for its caller: nothing here answers {kinds}" if kinds else f"ended as {step.raw_reason!r}"
-            failure = ResponseError(f"the response {what}", response=native)
+            failure = response_error(f"the response {what}", native)
             failure.partial, failure.usage = step, step.usage
             raise failure
         response = to_response(step, self.model)

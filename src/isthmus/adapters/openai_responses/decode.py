@@ -90,6 +90,7 @@ class ResponsesDecoder:
         if data == _END or (not data and frame.event != "error"):
             return ()
         self._here = None
+        self._items.frame = frame
         try:
             value = fields(data)
         except (ValueError, RecursionError):
@@ -139,7 +140,7 @@ class ResponsesDecoder:
             raise ProtocolError(f"{self.event_type}: no item in it")
         at = loads(value.get("output_index", b"null"))
         self.item = (at, word(item.get("type")))
-        return self._items.added(at, item, frame)
+        return self._items.added(at, item)
 
     def _item_done(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         raw = value.get("item", Raw(b"null"))
@@ -148,7 +149,7 @@ class ResponsesDecoder:
         slot = self._items.find({"output_index": at, "item_id": item_id})
         if slot.settled:
             slot = self._items.open(None, {})
-        events = self._items.done(slot, item, bytes(raw), frame)
+        events = self._items.done(slot, item, json=bytes(raw))
         self.item = (at, slot.kind)
         return events
 
@@ -160,7 +161,7 @@ class ResponsesDecoder:
 
     def _text_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         slot, event = self._slot(value)
-        events = self._items.text_delta(slot, _delta(event), frame)
+        events = self._items.text_delta(slot, _delta(event))
         # Only a frame that has both may open the fast path: the strict form needs them.
         if event.get("output_index") == slot.at and events:
             self._here, self._pieces = slot.at, slot.pieces
@@ -169,19 +170,19 @@ class ResponsesDecoder:
     def _refusal_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         slot, event = self._slot(value)
         self._items.refused = True
-        return self._items.text_delta(slot, _delta(event), frame)
+        return self._items.text_delta(slot, _delta(event))
 
     def _summary_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         slot, event = self._slot(value)
-        return self._items.reasoning_delta(slot, ("summary", _place(event, "summary_index")), _delta(event), frame)
+        return self._items.reasoning_delta(slot, ("summary", _place(event, "summary_index")), text=_delta(event))
 
     def _reasoning_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         slot, event = self._slot(value)
-        return self._items.reasoning_delta(slot, ("content", _place(event, "content_index")), _delta(event), frame)
+        return self._items.reasoning_delta(slot, ("content", _place(event, "content_index")), text=_delta(event))
 
     def _arguments_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         slot, event = self._slot(value)
-        return (self._items.call_delta(slot, _delta(event), frame),)
+        return (self._items.call_delta(slot, _delta(event)),)
 
     def _error(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         self.response = frame.data
@@ -205,7 +206,7 @@ class ResponsesDecoder:
         output = [bytes(item) for item in _raw_items(value.get("output", b"null")) or ()]
         details = loads(value.get("incomplete_details", b"null"))
         reason = word(details.get("reason")) if isinstance(details, dict) else None
-        events = self._settle(output, frame, cut=status == "incomplete")
+        events = self._settle(output, cut=status == "incomplete")
         # As they were told one by one: the last event has other ciphers of the same, and with some servers no items.
         self._finish = self._close(status, reason, self._items.output(), frame)
         self.done = True
@@ -229,7 +230,7 @@ class ResponsesDecoder:
         if "output" not in value:
             raise ProtocolError("not a response: it has no output")
 
-    def _settle(self, output: list[bytes], frame: Frame, *, cut: bool) -> list[Event]:
+    def _settle(self, output: list[bytes], *, cut: bool) -> list[Event]:
         """What the response says beyond the items that were done before it."""
         items, events = self._items, []
         known: dict[str | None, Slot] = {slot.item_id: slot for slot in items.slots.values() if slot.item_id}
@@ -238,9 +239,9 @@ class ResponsesDecoder:
             item_id = item.get("id") if isinstance(item, dict) else None
             slot = known.get(word(item_id)) or items.slots.get(at) or items.open(at, {})
             if not slot.settled:
-                events += items.done(slot, item, json, frame, cut=cut)
+                events += items.done(slot, item, json=json, cut=cut)
         for slot in [slot for slot in items.slots.values() if not slot.settled and slot.kind == "function_call"]:
-            events += items.unfinished(slot, frame, cut=cut)
+            events += items.unfinished(slot, cut=cut)
         return events
 
     def _close(self, status: Any, reason: str | None, output: list[bytes], frame: Frame) -> Finish:

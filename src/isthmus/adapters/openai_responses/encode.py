@@ -38,7 +38,7 @@ def request_body(ctx: GenerateContext, *, model: str, ceiling: int | None) -> tu
     if ctx.brief:
         body["instructions"] = ctx.brief
     body["input"] = items
-    put_tools(ctx, body, notes)
+    put_tools(ctx, body, notes=notes)
     limit = ctx.max_output_tokens or ctx.options.get("max_tokens") or ceiling
     if limit and "max_output_tokens" not in ctx.options:
         body["max_output_tokens"] = limit

@@ -60,11 +60,12 @@ class Items:
         self.slots: dict[int, Slot] = {}
         self.notes: list[Note] = []
         self.refused = False
+        self.frame: Frame | None = None
+        """The frame that is being read."""
         self.calls: list[Call] = []
         self._call_count = 0
         self._reasoned: tuple[int, _Part] | None = None
         self._cut = False
-        self._frame: Frame | None = None
         self._out: list[Event] = []
 
     def find(self, event: Mapping[str, Any]) -> Slot:
@@ -86,7 +87,7 @@ class Items:
         slot = self.slots[place] = Slot(place, item)
         return slot
 
-    def added(self, at: Any, item: Mapping[str, Any], frame: Frame) -> list[Event]:
+    def added(self, at: Any, item: Mapping[str, Any]) -> list[Event]:
         """An item begins."""
         slot = self.slots.get(at) if isinstance(at, int) else None
         if slot is None or slot.settled:
@@ -96,24 +97,24 @@ class Items:
         if slot.kind != "function_call":
             return []
         first = item.get("arguments")
-        return [self.call_delta(slot, first if isinstance(first, str) else "", frame)]
+        return [self.call_delta(slot, first if isinstance(first, str) else "")]
 
-    def call_delta(self, slot: Slot, text: str, frame: Frame | None) -> Event:
+    def call_delta(self, slot: Slot, text: str) -> Event:
         """The arguments of a call go on."""
         if slot.call_index < 0:
             slot.call_index = self._call_count
             self._call_count += 1
         slot.call_pieces.append(text)
-        return framed(CallDelta(slot.call_index, slot.call_id, self._told(slot.name), text), frame)  # type: ignore[no-any-return]
+        return framed(CallDelta(slot.call_index, slot.call_id, self._told(slot.name), text), self.frame)  # type: ignore[no-any-return]
 
-    def text_delta(self, slot: Slot, text: str, frame: Frame | None) -> list[Event]:
+    def text_delta(self, slot: Slot, text: str) -> list[Event]:
         """The text or the refusal of a message goes on."""
         slot.pieces.append(text)
         if not text:
             return []
-        return [framed(Text(text), frame)]
+        return [framed(Text(text), self.frame)]
 
-    def reasoning_delta(self, slot: Slot, part: _Part, text: str, frame: Frame | None) -> list[Event]:
+    def reasoning_delta(self, slot: Slot, part: tuple[str, int], *, text: str) -> list[Event]:
         """Reasoning goes on; two parts of it are a blank line apart."""
         slot.pieces.append(text)
         if not text:
@@ -121,16 +122,15 @@ class Items:
         here = (slot.at, part)
         apart = self._reasoned is not None and self._reasoned != here
         self._reasoned = here
-        return [framed(Reasoning(_BREAK + text if apart else text), frame)]
+        return [framed(Reasoning(_BREAK + text if apart else text), self.frame)]
 
-    def done(self, slot: Slot, item: Any, json: bytes, frame: Frame, *, cut: bool = False) -> list[Event]:
+    def done(self, slot: Slot, item: Any, *, json: bytes, cut: bool = False) -> list[Event]:
         """An item is whole: what its deltas have not said yet.
 
         Args:
             slot: its slot.
             item: the item.
             json: its bytes as they came.
-            frame: where it came from.
             cut: whether the reply ended before it was done, so that a call may not be whole.
 
         Raises:
@@ -142,11 +142,11 @@ class Items:
             )
         slot.learn(item)
         slot.json, slot.settled = json, True
-        self._frame, self._out, self._cut = frame, [], cut
+        self._out, self._cut = [], cut
         self._KINDS.get(slot.kind, Items._native)(self, slot, item)
         return self._out
 
-    def unfinished(self, slot: Slot, frame: Frame, *, cut: bool) -> list[Event]:
+    def unfinished(self, slot: Slot, *, cut: bool) -> list[Event]:
         """A call that nothing closed: whole if its arguments are, in a reply that is (F01)."""
         whole = not cut and slot.arguments.strip() and not parse_arguments(slot.arguments)[1]
         item = {
@@ -157,7 +157,7 @@ class Items:
             "arguments": slot.arguments,
             "status": "completed" if whole else "incomplete",
         }
-        return self.done(slot, item, dumps(item), frame, cut=cut) if slot.name else []
+        return self.done(slot, item, json=dumps(item), cut=cut) if slot.name else []
 
     def _rest(self, slot: Slot, parts: list[tuple[_Part, str]]) -> list[tuple[_Part, str]]:
         """What whole parts say beyond the deltas, which some servers give other numbers."""
@@ -188,7 +188,7 @@ class Items:
             parts.append(((str(kind), at), text))
             annotations += _list(part.get("annotations"))
         for _, text in self._rest(slot, parts):
-            self._out += self.text_delta(slot, text, self._frame)
+            self._out += self.text_delta(slot, text)
         if annotations:
             self._emit(Native(NATIVE_DIALECT, "annotations", annotations))
 
@@ -200,7 +200,7 @@ class Items:
             if isinstance(part, Mapping) and isinstance(part.get("text"), str)
         ]
         for part, text in self._rest(slot, parts):
-            self._out += self.reasoning_delta(slot, part, text, self._frame)
+            self._out += self.reasoning_delta(slot, part, text=text)
         hidden = word(item.get("encrypted_content"))
         if hidden:
             self._emit(Reasoning("", encrypted=hidden))
@@ -222,7 +222,7 @@ class Items:
             self.notes.append(Note(NoteCode.CALL_ARGUMENTS_INVALID, f"{slot.name}: {call.problem}"))
         said = slot.arguments
         if slot.call_index >= 0 and text != said and text.startswith(said):
-            self._out.append(self.call_delta(slot, text[len(said) :], self._frame))
+            self._out.append(self.call_delta(slot, text[len(said) :]))
         self.calls.append(call)
         self._emit(call)
 
@@ -233,7 +233,7 @@ class Items:
         self._emit(Native(NATIVE_DIALECT, slot.kind, json=slot.json))
 
     def _emit(self, event: Event) -> None:
-        self._out.append(framed(event, self._frame))
+        self._out.append(framed(event, self.frame))
 
     _KINDS: ClassVar[dict[str, Callable[[Items, Slot, Mapping[str, Any]], None]]] = {
         "message": _message,

@@ -161,7 +161,7 @@ def _body(response: Any) -> bytes:
     return content if isinstance(content, bytes) else b""
 
 
-def wait_after(error: BaseException, attempt: int, policy: RetryPolicy) -> float | None:
+def wait_after(error: BaseException, attempt: int, *, policy: RetryPolicy) -> float | None:
     """Seconds until a call that failed before anything came of it is made again, or None: never with quota or policy.
 
     Args:

@@ -17,7 +17,7 @@ _CHOICES = ("auto", "required", "none")
 _HANDLED = ("function", "custom")
 
 
-def put_tools(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> None:
+def put_tools(ctx: GenerateContext, body: dict[str, Any], *, notes: list[Note]) -> None:
     """Write tools and choice into a body.
 
     A context that has tools, or a choice, has a policy: functions beside it have nobody to run them.
