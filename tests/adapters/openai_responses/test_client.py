@@ -216,7 +216,7 @@ async def test_what_is_no_answer_raises_with_the_native_response(native: dict[st
     ],
 )
 async def test_errors_of_the_sdk_are_its_own_and_are_not_retried(status: int, kind: type, meaning: str) -> None:
-    """The SDK's exception is raised as it is; what it means to a chain is its cause (F09, F18)."""
+    """The SDK's exception is raised as it is; what it means to a chain is beside it (F09, F18)."""
     script = [failed(status, message="the model `m` does not exist" if status == 404 else "no")]
     async with LoopbackServer(script) as server, client(server) as model:
         with pytest.raises(kind) as caught:

@@ -15,7 +15,7 @@ from isthmus.chain import define_chain
 from isthmus.errors import TierError
 from isthmus.models import CancellationToken, ReasoningPhase, get_reasoning_phase
 from isthmus.models.contract import GenerateContext
-from isthmus.models.fold import consume_stream
+from isthmus.models.fold import classify, consume_stream
 from isthmus.models.responses import ModelStreamEvent
 from isthmus.wire.frame import Frame
 from support.loopback import CLOSE, HOLD, RESET, LoopbackServer, stream
@@ -138,7 +138,7 @@ async def test_a_stream_that_breaks_off_is_no_reply(end: Any) -> None:
         async with LoopbackServer([[*cut, end] if broken else cut]) as server, client(server) as model:
             seen, error = await failing(model)
         assert seen[-1].kind == "error"
-        kind = error.error_class if isinstance(error, TierError) else getattr(error.__cause__, "error_class", None)
+        kind = error.error_class if isinstance(error, TierError) else classify(error).error_class
         assert kind == "transient"
 
 

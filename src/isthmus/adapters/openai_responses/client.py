@@ -50,7 +50,7 @@ class ResponsesClient(Model[ModelResponse]):
 
     It owns the retries: connection failures, time-outs and statuses that may pass are tried again, `Retry-After` up to
     60 s is honoured, and a stream is tried again only while it is being set up. The SDK's errors are raised as they
-    are, the classified failure as their cause.
+    are, the classified failure as their `classified`.
 
     Args:
         config: the connection; a model "azure/NAME" goes to Azure, "openai/NAME" and plain names to the SDK's own API.

@@ -100,14 +100,14 @@ class SdkReply:
         """The body as it arrives.
 
         Raises:
-            Exception: the SDK's own, with what it means here as its cause.
+            Exception: the SDK's own, with what it means here as its `classified`.
         """
         try:
             async for chunk in self._reply.iter_bytes():
                 yield chunk
         except Exception as error:
             explain(error)
-            if isinstance(error.__cause__, TransientError) and type(error).__name__ == "RemoteProtocolError":
+            if type(error).__name__ == "RemoteProtocolError":
                 self.ended = Ended.BROKEN
                 return
             raise
@@ -118,7 +118,7 @@ async def opened(manager: Any) -> AsyncIterator[SdkReply]:
     """An exchange of the SDK as a block; its errors say what they mean here.
 
     Raises:
-        Exception: the SDK's own, with the classified error as its cause.
+        Exception: the SDK's own, with what it means here as its `classified`.
     """
     try:
         reply = await manager.__aenter__()
@@ -132,11 +132,11 @@ async def opened(manager: Any) -> AsyncIterator[SdkReply]:
 
 
 def explain(error: Exception) -> None:
-    """Give an error of the SDK its class, as its cause: the error itself stays what and who it is."""
+    """Let an error of the SDK say its class, as its `classified`: the error itself stays what and who it is."""
     meaning = _meaning(error)
     if meaning is not None:
-        meaning.__cause__ = error.__cause__
-        error.__cause__ = meaning
+        meaning.__cause__ = error
+        error.classified = meaning  # type: ignore[attr-defined]
 
 
 def _meaning(error: Exception) -> TierError | None:
@@ -169,7 +169,7 @@ def wait_after(error: BaseException, attempt: int, *, policy: RetryPolicy) -> fl
         attempt: the number of the try that failed, from 1.
         policy: how often, and after how long.
     """
-    meaning = error.__cause__
+    meaning = getattr(error, "classified", None)
     if not isinstance(meaning, TierError) or meaning.error_class not in (ErrorClass.TRANSIENT, ErrorClass.UNAVAILABLE):
         return None
     passing = meaning.status is None or meaning.status in _PASSING or meaning.status >= 500
