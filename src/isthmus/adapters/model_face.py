@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from isthmus.adapters.render import Rendered, fresh, read_context, remembered, role_dict
 from isthmus.adapters.views import from_model_event, from_response
@@ -191,8 +191,15 @@ def _seen(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
+class Closing(Protocol):
+    """What can be closed from another task."""
+
+    async def aclose(self) -> None:
+        """Close it."""
+
+
 @asynccontextmanager
-async def closed_on(token: Any, events: EventStream) -> AsyncIterator[None]:
+async def closed_on(token: Any, events: Closing) -> AsyncIterator[None]:
     """See to it that a stream is closed as soon as a token is cancelled.
 
     Raises:

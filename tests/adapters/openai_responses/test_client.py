@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from isthmus.adapters.openai_responses import ResponseError, ResponsesClient, ResponsesFactory
-from isthmus.errors import ConfigError, InvalidRequestError, TierError
+from isthmus.errors import CallCancelledError, ConfigError, OutputError, TierError
 from isthmus.models import (
     CancellationToken,
     ConcurrentRequestLimiter,
@@ -331,10 +331,31 @@ def test_options_of_a_websocket_are_refused(name: str) -> None:
 
 
 async def test_a_schema_must_be_one() -> None:
-    """A form of the reply has a response format."""
+    """What has no schema is refused before any call."""
     model = ResponsesClient(Config(api_key="k", model="m"))
-    with pytest.raises(InvalidRequestError, match="schema"):
+    with pytest.raises(ValueError, match="object"):
         await model.get_response([USER], schema=object())
+
+
+async def test_a_reply_of_the_wrong_form_is_asked_for_again() -> None:
+    """The schema joins the caller's text settings; a misfit is told to the model, as often as configured."""
+    wrong, right = answer(response(message("no"))), answer(response(message('{"a": 1}')))
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    async with LoopbackServer([wrong, right]) as server, client(server) as model:
+        reply = await model.get_response([USER], {"text": {"verbosity": "low"}}, schema=schema)
+        assert len(server.requests) == 2
+    assert reply.choices[0].message.content == '{"a": 1}'
+    assert reply.model_extra["openai_response"]["output"][0]["content"][0]["text"] == '{"a": 1}'
+    assert reply.usage is not None
+    assert reply.usage.total_tokens == 2 * USAGE["total_tokens"]
+    assert sent(server)["text"]["verbosity"] == "low"
+    assert sent(server)["text"]["format"]["type"] == "json_schema"
+    async with LoopbackServer([wrong]) as server:
+        config = Config(api_key=KEY, model="m", base_url=f"{server.url}/v1", schema_validation_retries=1)
+        async with ResponsesClient(config) as model:
+            with pytest.raises(OutputError):
+                await model.get_response([USER], schema=schema)
+        assert len(server.requests) == 2
 
 
 async def test_the_limiter_is_held_and_told() -> None:
@@ -353,6 +374,7 @@ async def test_the_limiter_is_held_and_told() -> None:
                 await model.get_response([USER])
             await asyncio.wait_for(model.get_response([USER]), 5)
     assert spent == [USAGE["total_tokens"]] * 2
+    assert spent[0] == 16
 
 
 async def test_a_call_that_was_cancelled_is_not_made() -> None:
@@ -360,7 +382,7 @@ async def test_a_call_that_was_cancelled_is_not_made() -> None:
     token = CancellationToken()
     token.cancel()
     async with LoopbackServer([answer(FULL)]) as server, client(server) as model:
-        with pytest.raises(InterruptedError):
+        with pytest.raises(CallCancelledError):
             await model.get_response([USER], cancellation_token=token)
         assert server.requests == []
 

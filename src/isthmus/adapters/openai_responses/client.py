@@ -5,26 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from isthmus.adapters.model_face import closed_on, judged, repair_of, response_step, unless_cancelled
 from isthmus.adapters.openai_responses.codec import ResponsesCodec
 from isthmus.adapters.openai_responses.decode import ResponsesDecoder
 from isthmus.adapters.openai_responses.encode import request_body
 from isthmus.adapters.openai_responses.errors import response_error
 from isthmus.adapters.openai_responses.sdk import Connection, SdkReply, opened, sdk_options, wait_after
 from isthmus.adapters.render import RoleDict, read_tools, remembered
-from isthmus.adapters.views import to_model_event, to_response
-from isthmus.errors import ConfigError, InvalidRequestError, TierError
+from isthmus.adapters.views import from_response, to_model_event, to_response
+from isthmus.errors import CallCancelledError, ConfigError, TierError
 from isthmus.models.config import Config
-from isthmus.models.contract import GenerateContext, OutputForm
+from isthmus.models.contract import GenerateContext
 from isthmus.models.events import CallDelta, Event, FinishReason, Note, Reasoning, StepResult, Text
 from isthmus.models.fold import Fold
 from isthmus.models.jsontext import loads
 from isthmus.models.messages import sendable
 from isthmus.models.model import Factory, Model
 from isthmus.models.neutral import NATIVE_DIALECT
+from isthmus.models.output import resolve_output_schema
 from isthmus.models.responses import ModelResponse, ModelStreamEvent
 from isthmus.models.retry import RetryPolicy, tried
 from isthmus.wire.frame import Frame
@@ -33,6 +36,7 @@ from isthmus.wire.sse import SSEParser
 _LATER = ("websocket", "async_tools")
 _REFUSAL_RETRIES = 3
 _LONGEST_WAIT = 60.0
+_NATIVE = "openai_response"
 _sleep = asyncio.sleep
 _SHOWN = (Text, CallDelta, Reasoning)
 
@@ -78,6 +82,11 @@ class ResponsesClient(Model[ModelResponse]):
         self._retries = RetryPolicy(max_retries=max(0, config.max_retries - 1), max_hint=_LONGEST_WAIT)
 
     @property
+    def schema_validation_retries(self) -> int:
+        """How often a reply that misses its schema is asked for again."""
+        return self.config.schema_validation_retries
+
+    @property
     def id(self) -> str:
         """Provider and model, as a chain shows them."""
         return f"{NATIVE_DIALECT}:{self.model}"
@@ -102,28 +111,31 @@ class ResponsesClient(Model[ModelResponse]):
         Args:
             messages: OpenAI-chat dicts and native input items; of one with `openai_responses_input` these items alone.
             extra_call_args: request options by the SDK's names, over the client's own.
-            schema: the form of the reply; it joins your `text` settings.
+            schema: the form of the reply; it joins your `text` settings, and a reply that does not fit is asked for
+                again, as often as the configuration says.
             tools: the `Tools` that may be called; native declarations in the options stand before them.
-            cancellation_token: stops the call before it begins, or between two pieces of the reply.
+            cancellation_token: gives the call up as soon as it is cancelled.
             parent_span: not used.
             kwargs: more request options.
 
         Raises:
             ResponseError: the response failed, was cancelled, is no answer yet, or waits for what nobody here can do.
             InvalidRequestError: a message, a tool or an option has no form here; two tools have one name.
+            OutputError: no reply was of the form.
+            CallCancelledError: the token was cancelled.
             Exception: the SDK's own errors.
         """
-        messages = list(messages)
-        options = {**self._defaults, **(extra_call_args or {}), **kwargs}
-        asked = self._asked(messages, options, schema=schema, tools=tools)
-        response = await self._whole(asked, cancellation_token)
-        for _ in range(_REFUSAL_RETRIES if self._refusal_context else 0):
-            if response.step is None or response.step.finish != FinishReason.REFUSAL:
-                break
-            messages.append({"role": "user", "content": self._refusal_context})
-            asked = self._asked(messages, options, schema=schema, tools=tools)
-            response = await self._whole(asked, cancellation_token)
-        return response
+        ctx, sdk = self._context(messages, {**(extra_call_args or {}), **kwargs}, schema=schema, tools=tools)
+        last: list[ModelResponse] = []
+
+        async def ask(asked: GenerateContext) -> StepResult:
+            last[:] = [await self._unrefused(asked, sdk)]
+            return from_response(last[0])
+
+        repair = repair_of(self, ctx, messages=messages)
+        step = await unless_cancelled(response_step(ask, ctx, repair=repair), cancellation_token)
+        (response,) = last
+        return response if step is response.step else self._shaped(step, response.model_extra.get(_NATIVE))
 
     async def stream_response(
         self,
@@ -139,42 +151,63 @@ class ResponsesClient(Model[ModelResponse]):
 
         A failure is shown as an "error" event, then raised; arguments and errors are those of `get_response`.
         """
+        reply: SdkReply | None = None
         try:
-            options = {**self._defaults, **(extra_call_args or {}), **kwargs}
-            asked = self._asked(list(messages), options, schema=schema, tools=tools)
+            ctx, sdk = self._context(messages, {**(extra_call_args or {}), **kwargs}, schema=schema, tools=tools)
+            repair = repair_of(self, ctx, messages=messages, retries=0)
+            form = None if repair is None else repair.request(ctx)
+            asked = self._asked(ctx if form is None else form.ctx, sdk)
             async with AsyncExitStack() as stack:
-                reply = await self._open(stack, asked, cancellation_token, stream=True)
-                async for event in self._events(reply, asked, cancellation_token):
-                    yield event
+                reply = await self._open(stack, asked, stream=True)
+                async with closed_on(cancellation_token, reply):
+                    async for event in self._events(reply, asked):
+                        if event.response is not None:
+                            judged(from_response(event.response), repair, asked=form)
+                        yield event
         except Exception as error:
-            yield ModelStreamEvent(kind="error", error=error)
-            raise
+            cancelled = cancellation_token is not None and cancellation_token.cancelled
+            failure = CallCancelledError("the call was given up: its token was cancelled") if cancelled else error
+            yield ModelStreamEvent(kind="error", error=failure)
+            raise failure from failure.__cause__
 
-    def _asked(self, messages: list[Any], options: dict[str, Any], *, schema: Any, tools: Any) -> _Asked:
-        if schema is not None and not isinstance(schema, OutputForm):
-            raise InvalidRequestError(f"schema: must be an OutputSchema, not {type(schema).__name__}")
-        sdk = sdk_options(options)
-        body_options = {name: value for name, value in options.items() if name not in sdk}
+    def _context(
+        self, messages: Any, options: Mapping[str, Any], *, schema: Any, tools: Any
+    ) -> tuple[GenerateContext, dict[str, Any]]:
+        """What a call asks for, and those of its options that are the SDK's own."""
+        merged = {**self._defaults, **options}
+        sdk = sdk_options(merged)
+        rest = {name: value for name, value in merged.items() if name not in sdk}
         base = remembered(messages) or GenerateContext()
         ctx = GenerateContext(
             messages=tuple(each.original() if isinstance(each, RoleDict) else each for each in messages),
             tools=() if tools is None else tuple(read_tools(tools)),
             tool_choice=None if tools is None else getattr(tools, "tool_choice", "auto"),
             parallel_tool_calls=bool(getattr(tools, "parallel_tool_calls", True)),
-            output=schema,
-            stop=_stop(body_options.pop("stop", None)),
-            seed=body_options.pop("seed", None),
+            output=resolve_output_schema(schema),
+            stop=rest.pop("stop", None) or (),
+            seed=rest.pop("seed", None),
             on_unsupported=base.on_unsupported,
-            options=body_options,
+            options=rest,
         )
+        return ctx, sdk
+
+    def _asked(self, ctx: GenerateContext, sdk: Mapping[str, Any]) -> _Asked:
         body, notes = request_body(ctx, model=self.model, ceiling=None)
         self._codec.learn(ctx)
         return _Asked({**loads(sendable(body)), **sdk}, tuple(notes), self._codec)
 
-    async def _open(self, stack: AsyncExitStack, asked: _Asked, token: Any, *, stream: bool) -> SdkReply:
+    async def _unrefused(self, ctx: GenerateContext, sdk: Mapping[str, Any]) -> ModelResponse:
+        """The reply; asked for again, with the words for that, where the model refuses."""
+        response = await self._whole(self._asked(ctx, sdk))
+        for _ in range(_REFUSAL_RETRIES if self._refusal_context else 0):
+            if response.step is None or response.step.finish != FinishReason.REFUSAL:
+                break
+            ctx = replace(ctx, messages=(*ctx.messages, {"role": "user", "content": self._refusal_context}))
+            response = await self._whole(self._asked(ctx, sdk))
+        return response
+
+    async def _open(self, stack: AsyncExitStack, asked: _Asked, *, stream: bool) -> SdkReply:
         """Send the call, and again while its failure may pass; its limiter and its reply end with the stack."""
-        if token is not None:
-            token.raise_if_cancelled()
         await stack.enter_async_context(self.config.rate_limiter or nullcontext())
         responses = self._connection.client().responses.with_streaming_response
         how = {"stream": True} if stream else {}
@@ -191,19 +224,17 @@ class ResponsesClient(Model[ModelResponse]):
 
         return await tried(once, wait, sleep=_sleep)
 
-    async def _whole(self, asked: _Asked, token: Any) -> ModelResponse:
+    async def _whole(self, asked: _Asked) -> ModelResponse:
         async with AsyncExitStack() as stack:
-            reply = await self._open(stack, asked, token, stream=False)
-            *_, last = [event async for event in self._events(reply, asked, token)]
+            reply = await self._open(stack, asked, stream=False)
+            *_, last = [event async for event in self._events(reply, asked)]
         return last.response  # type: ignore[return-value]
 
-    async def _events(self, reply: SdkReply, asked: _Asked, token: Any) -> AsyncIterator[ModelStreamEvent]:
+    async def _events(self, reply: SdkReply, asked: _Asked) -> AsyncIterator[ModelStreamEvent]:
         """The events of a reply, whichever way it came."""
         decoder, fold = asked.codec.decoder(whole=not reply.is_stream), Fold()
         try:
             async for frames in _frames(reply):
-                if token is not None:
-                    token.raise_if_cancelled()
                 for frame in frames:
                     events = list(decoder.feed(frame))
                     fold.extend(events)
@@ -234,7 +265,7 @@ class ResponsesClient(Model[ModelResponse]):
             self.config.rate_limiter.record_usage(spent)
 
     def _response(self, step: StepResult, decoder: ResponsesDecoder, asked: _Asked) -> ModelResponse:
-        """The reply in its canonical shape, the native response beside it.
+        """The reply, if it is one.
 
         Raises:
             ResponseError: it is no answer: cut for a reason of the provider's own, or waiting for its caller.
@@ -248,12 +279,16 @@ class ResponsesClient(Model[ModelResponse]):
             failure = response_error(f"the response {what}", native)
             failure.partial, failure.usage = step, step.usage
             raise failure
+        return self._shaped(step, native)
+
+    def _shaped(self, step: StepResult, native: Any) -> ModelResponse:
+        """The reply in its canonical shape, the native response beside it."""
         response = to_response(step, self.model)
         if isinstance(native, dict):
             if step.message is not None and not native.get("output"):
                 # Some servers end a stream with a response that leaves its output out.
                 native["output"] = loads(step.message.json)
-            response.model_extra["openai_response"] = native
+            response.model_extra[_NATIVE] = native
             response.id = native["id"] if isinstance(native.get("id"), str) else response.id
             response.model = native["model"] if isinstance(native.get("model"), str) else response.model
         return response
@@ -273,10 +308,6 @@ class ResponsesFactory(Factory[ModelResponse]):
     """Makes clients of the Responses API from one configuration."""
 
     client = ResponsesClient
-
-
-def _stop(stop: Any) -> tuple[str, ...]:
-    return (stop,) if isinstance(stop, str) else tuple(stop or ())
 
 
 async def _frames(reply: SdkReply) -> AsyncIterator[Iterable[Frame]]:

@@ -112,6 +112,10 @@ class SdkReply:
                 return
             raise
 
+    async def aclose(self) -> None:
+        """Close the connection; who is reading from it gets an error."""
+        await self._reply.close()
+
 
 @asynccontextmanager
 async def opened(manager: Any) -> AsyncIterator[SdkReply]:
