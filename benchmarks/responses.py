@@ -61,7 +61,7 @@ def events() -> list[dict[str, object]]:
         {"type": "response.output_item.done", "output_index": 0, "item": done},
         {
             "type": "response.completed",
-            "response": {**response, "status": "completed", "output": [done], "usage": usage},
+            "response": {**response, **end},
         },
     ]
     return [{"type": event["type"], "sequence_number": at, **event} for at, event in enumerate(told)]
