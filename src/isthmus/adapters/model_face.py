@@ -191,7 +191,7 @@ def _seen(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
-class Closing(Protocol):
+class _Closing(Protocol):
     """What can be closed from another task."""
 
     async def aclose(self) -> None:
@@ -199,7 +199,7 @@ class Closing(Protocol):
 
 
 @asynccontextmanager
-async def closed_on(token: Any, events: Closing) -> AsyncIterator[None]:
+async def closed_on(token: Any, events: _Closing) -> AsyncIterator[None]:
     """See to it that a stream is closed as soon as a token is cancelled.
 
     Raises:

@@ -282,7 +282,7 @@ def _read(response: Any) -> StepResult:
     reason = peek(choices[0], "finish_reason")
     finish, raw_reason = _finish(response, reason)
     refusal = peek(message, "refusal")
-    if refusal and finish == FinishReason.REFUSAL and refusal == _unsaid(raw_reason):
+    if refusal and finish == FinishReason.REFUSAL and refusal == _unsaid(_extra(response, "raw_reason")):
         text = ""
     else:
         text = text_of(peek(message, "content")) or (refusal if isinstance(refusal, str) else "")
