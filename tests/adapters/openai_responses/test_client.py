@@ -425,3 +425,17 @@ async def test_the_callers_messages_and_options_are_not_changed() -> None:
     async with LoopbackServer([answer(response(refusal()))]) as server, client(server, refusal_context="x") as model:
         await model.get_response(messages, options)
     assert [messages, options] == copy
+
+
+async def test_no_key_in_what_an_error_says() -> None:
+    """A provider that repeats the key is not quoted with it: neither in the class of an error nor in a reply's."""
+    said = f"Incorrect API key provided: {KEY}"
+    native = response(status="failed", error={"code": "server_error", "message": said})
+    async with LoopbackServer([failed(401, message=said), answer(native)]) as server, client(server) as model:
+        with pytest.raises(openai.AuthenticationError) as refused:
+            await model.get_response([USER])
+        with pytest.raises(ResponseError) as ended:
+            await model.get_response([USER])
+    for error in (classify(refused.value), ended.value):
+        assert KEY not in f"{error} {error!r} {error.body}"
+        assert "Incorrect API key" in str(error)

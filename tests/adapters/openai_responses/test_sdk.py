@@ -76,7 +76,7 @@ def test_which_failures_are_waited_for() -> None:
 def test_an_error_that_says_nothing_stays_alone() -> None:
     """A stranger's exception gets no class that it does not have."""
     error = KeyError("x")
-    explain(error)
+    explain(error, "k")
     assert not hasattr(error, "classified")
 
 

@@ -30,6 +30,7 @@ from isthmus.models.neutral import NATIVE_DIALECT
 from isthmus.models.output import resolve_output_schema
 from isthmus.models.responses import ModelResponse, ModelStreamEvent
 from isthmus.models.retry import RetryPolicy, tried
+from isthmus.secret import redact
 from isthmus.wire.frame import Frame
 from isthmus.wire.sse import SSEParser
 
@@ -215,7 +216,9 @@ class ResponsesClient(Model[ModelResponse]):
         async def once(attempt_number: int) -> SdkReply:
             # A try that fails leaves nothing on the stack.
             async with AsyncExitStack() as attempt:
-                reply = await attempt.enter_async_context(opened(responses.create(**asked.arguments, **how)))
+                reply = await attempt.enter_async_context(
+                    opened(responses.create(**asked.arguments, **how), self.config.api_key)
+                )
                 await stack.enter_async_context(attempt.pop_all())
                 return reply
 
@@ -248,7 +251,9 @@ class ResponsesClient(Model[ModelResponse]):
             fold.extend(decoder.close(reply.ended))
         except TierError as error:
             error.partial = fold.failed(error)
-            raise response_error(error.message, _native(decoder), of=error) from error
+            error.body = redact(error.body, [self.config.api_key]) if error.body else None
+            said = redact(error.message, [self.config.api_key])
+            raise response_error(said, _native(decoder), of=error) from None
         step = fold.result()
         self._count(step)
         response = self._response(step, decoder, asked)

@@ -13,6 +13,7 @@ from isthmus.adapters.classify import classify_reply
 from isthmus.errors import ConfigError, ErrorClass, MissingDependencyError, TierError, TransientError
 from isthmus.models.config import Config
 from isthmus.models.retry import RetryPolicy
+from isthmus.secret import redact
 from isthmus.wire.call import Ended, WireReply
 
 # Azure's name for the form of this API that has every item type; its reference, 2025-03.
@@ -91,8 +92,8 @@ class Connection:
 class SdkReply:
     """An open reply of the SDK, as bytes."""
 
-    def __init__(self, reply: Any) -> None:
-        self._reply = reply
+    def __init__(self, reply: Any, secret: str) -> None:
+        self._reply, self._secret = reply, secret
         self.is_stream = "json" not in str(reply.headers.get("content-type", ""))
         self.ended = Ended.FRAMED
 
@@ -106,7 +107,7 @@ class SdkReply:
             async for chunk in self._reply.iter_bytes():
                 yield chunk
         except Exception as error:
-            explain(error)
+            explain(error, self._secret)
             if type(error).__name__ == "RemoteProtocolError":
                 self.ended = Ended.BROKEN
                 return
@@ -118,8 +119,8 @@ class SdkReply:
 
 
 @asynccontextmanager
-async def opened(manager: Any) -> AsyncIterator[SdkReply]:
-    """An exchange of the SDK as a block; its errors say what they mean here.
+async def opened(manager: Any, secret: str) -> AsyncIterator[SdkReply]:
+    """An exchange of the SDK as a block; its errors say what they mean here, without the key.
 
     Raises:
         Exception: the SDK's own, with what it means here as its `classified`.
@@ -127,30 +128,32 @@ async def opened(manager: Any) -> AsyncIterator[SdkReply]:
     try:
         reply = await manager.__aenter__()
     except Exception as error:
-        explain(error)
+        explain(error, secret)
         raise
     try:
-        yield SdkReply(reply)
+        yield SdkReply(reply, secret)
     finally:
         await manager.__aexit__(None, None, None)
 
 
-def explain(error: Exception) -> None:
+def explain(error: Exception, secret: str) -> None:
     """Let an error of the SDK say its class, as its `classified`: the error itself stays what and who it is."""
-    meaning = _meaning(error)
+    meaning = _meaning(error, secret)
     if meaning is not None:
         meaning.__cause__ = error
         error.classified = meaning  # type: ignore[attr-defined]
 
 
-def _meaning(error: Exception) -> TierError | None:
+def _meaning(error: Exception, secret: str) -> TierError | None:
     status, response = getattr(error, "status_code", None), getattr(error, "response", None)
     if isinstance(status, int) and response is not None:
         told = {str(name).lower(): str(value) for name, value in response.headers.items()}
         headers = {"date": formatdate(usegmt=True), **told}
-        return classify_reply(WireReply(status, headers, _body(response)))
+        return classify_reply(
+            WireReply(status, headers, redact(_body(response).decode("utf-8", "replace"), [secret]).encode())
+        )
     if isinstance(error, load_sdk().APIConnectionError):
-        return TransientError(f"{error}")
+        return TransientError(redact(f"{error}", [secret]))
     # What the HTTP client under the SDK raises while a body is read.
     if type(error).__module__.split(".")[0].startswith("http") and not isinstance(error, ValueError | TypeError):
         return TransientError(f"the connection was lost: {type(error).__name__}: {error}")
