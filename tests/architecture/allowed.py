@@ -92,6 +92,7 @@ _PINS: dict[str, tuple[str, ...]] = {
     "typing_extensions": ("isthmus.models.model", "isthmus.models.pytypes", "isthmus.models.validators"),
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
     "xllamacpp": ("isthmus.adapters.local",),
+    "botocore": ("isthmus.adapters.bedrock",),
 }
 
 
@@ -103,6 +104,7 @@ def may_use(name: str, library: str) -> bool:
 # Signatures that DESIGN section 4 or a seed fixes.
 CONSTRUCTORS = {
     "AnthropicAdapter",
+    "BedrockAdapter",
     "DefaultAgent",
     "LocalAdapter",
     "OpenAIChatAdapter",
@@ -156,7 +158,13 @@ BOUNDARIES = {
 PROVIDERS = ("anthropic", "openai", "bedrock", "langserve", "litellm", "xllamacpp", "claude", "gpt-", "gemini", "groq")
 
 _MAY_NAME: dict[str, tuple[str, ...]] = {
-    "anthropic": ("isthmus.adapters.anthropic", "isthmus.adapters.registry", "isthmus.conformance.wire_messages"),
+    "anthropic": (
+        "isthmus.adapters.anthropic",
+        "isthmus.adapters.bedrock",
+        "isthmus.adapters.registry",
+        "isthmus.conformance.wire_messages",
+    ),
+    "bedrock": ("isthmus.adapters.bedrock",),
     "claude": ("isthmus.adapters.anthropic",),
     # The public spelling of one dialect's native items is fixed by seed 004 and DESIGN section 3.
     "openai": (
