@@ -19,6 +19,7 @@ import pytest
 
 from isthmus import build, connect, define_chain
 from isthmus.adapters.anthropic import AnthropicAdapter
+from isthmus.adapters.bedrock import BedrockAdapter
 from isthmus.adapters.openai_chat import OpenAIChatAdapter
 from isthmus.chain import RetryPolicy
 from isthmus.errors import IsthmusError, TierError
@@ -31,7 +32,7 @@ from support.loopback import CLOSE, HOLD, RESET, LoopbackServer, stream, whole
 ASK = GenerateContext(messages=({"role": "user", "content": "hello"},))
 # One that looks like a key, and one that does not.
 KEYS = ["sk-CANARY-0123456789abcdef", "CANARYplainWords+42"]
-ADAPTERS = {"chat": OpenAIChatAdapter, "messages": AnthropicAdapter}
+ADAPTERS = {"chat": OpenAIChatAdapter, "messages": AnthropicAdapter, "converse": BedrockAdapter}
 
 
 @pytest.fixture

@@ -60,6 +60,10 @@ REASONS: tuple[tuple[str, str], ...] = (
         r"async-parallel-function-call: calls: ours ",
         "the server repeats one index for two calls: the SDK's reader joins them, ids and names tell them apart",
     ),
+    (
+        r"titan-invoke-stream-guardrail: cut (?:after \d+ frames|at byte \d+), framed",
+        "a guardrail that blocks the prompt leaves no reason, so a framed end after its first chunk looks whole",
+    ),
 )
 _COMPILED = tuple((re.compile(pattern), reason) for pattern, reason in REASONS)
 

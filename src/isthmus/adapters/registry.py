@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -275,7 +276,7 @@ def provider_of(path: str, body: Mapping[str, Any]) -> str | None:
     """
     bare = path.split("?")[0].rstrip("/")
     for name, row in built_in().items():
-        if any(bare.endswith(end) for end in row.paths):
+        if any(fnmatchcase(bare, f"*{end}") for end in row.paths):
             return name
         if any(bare.endswith(end) and (not body or member in body) for end, member in row.shared_paths.items()):
             return name
