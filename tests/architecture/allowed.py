@@ -95,6 +95,7 @@ def may_use(name: str, library: str) -> bool:
 CONSTRUCTORS = {
     "AnthropicAdapter",
     "DefaultAgent",
+    "LangServeAdapter",
     "LocalAdapter",
     "OpenAIChatAdapter",
     "TierError",
@@ -136,6 +137,7 @@ _MAY_NAME: dict[str, tuple[str, ...]] = {
     # The public spelling of one dialect's native items is fixed by seed 004 and DESIGN section 3.
     "openai": ("isthmus.adapters.openai_chat", "isthmus.adapters.registry", "isthmus.models.neutral"),
     "gpt-": ("isthmus.adapters.openai_chat",),
+    "langserve": ("isthmus.adapters.langserve",),
     "xllamacpp": ("isthmus.adapters.local",),
 }
 
