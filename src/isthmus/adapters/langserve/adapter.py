@@ -27,7 +27,8 @@ _UNPUBLISHED = frozenset({404, 405, 501})
 _HOST = "langserve.invalid"
 _NOWHERE = f"http://{_HOST}"
 _ROUTES = ("/invoke", "/stream_events", "/stream")
-# The configurations whose server has no route for streams, until the process ends.
+# The configurations whose server has no route for streams, until the process ends: all that tells one way of asking
+# from another, without what may change from turn to turn (brief, ceiling, effort, keys).
 _without_streams: set[tuple[Any, ...]] = set()
 
 
@@ -110,8 +111,6 @@ class LangServeAdapter(WireAdapter):
         timeouts: Timeouts | None = None,
         transport: Transport | None = None,
     ) -> None:
-        if not base_url and transport is None:
-            raise ConfigError("LangServe has no address of its own: say where the runnable is", key="llm.base_url")
         self.model, self.system, self.stream_events = model, system or "", stream_events
         self.max_tokens, self.effort = int(max_tokens or 0), effort
         self.timeouts = timeouts or (Timeouts(first_content=timeout, idle=timeout) if timeout else None)
@@ -126,7 +125,7 @@ class LangServeAdapter(WireAdapter):
             effort_in=effort_in,
             cache_control=marker(cache_ttl) if cache_markers and self.capabilities().cache_markers else None,
         )
-        self.base_url = Address(_runnable(base_url or _NOWHERE))
+        self.base_url = Address(_runnable(base_url, needed=transport is None))
         further = {name.lower(): Secret(value) for name, value in sorted((headers or {}).items())}
         self.keys = KeySource(
             api_key=api_key,
@@ -140,16 +139,7 @@ class LangServeAdapter(WireAdapter):
             required=False,
         )
         self.transport = transport or HttpTransport(timeouts=self.timeouts)
-        # All that tells one server, or one way of asking it, from another; brief, ceiling and effort change every turn.
-        self._configuration = (
-            type(self),
-            str(self.base_url),
-            self._shape,
-            model,
-            auth_header,
-            auth_scheme,
-            hash(tuple(further.items())),
-        )
+        self._configuration = (type(self), str(self.base_url), self._shape, hash(tuple(further.items())))
 
     def _build_payload(self, messages: Any, tools: Any) -> dict[str, Any]:
         """The body of `/invoke`: `{"input": …, "config": {}, "kwargs": {}}`.
@@ -218,9 +208,11 @@ class LangServeAdapter(WireAdapter):
             raise
 
 
-def _runnable(url: str) -> str:
+def _runnable(url: str | None, *, needed: bool) -> str:
     """The runnable's own address: without the name of a route, query and all."""
-    parts = urlsplit(url)
+    if not url and needed:
+        raise ConfigError("LangServe has no address of its own: say where the runnable is", key="llm.base_url")
+    parts = urlsplit(url or _NOWHERE)
     path = parts.path.rstrip("/")
     route = next((route for route in _ROUTES if path.endswith(route)), "")
     return urlunsplit(parts._replace(path=path.removesuffix(route)))
