@@ -139,7 +139,7 @@ class LangServeAdapter(WireAdapter):
             required=False,
         )
         self.transport = transport or HttpTransport(timeouts=self.timeouts)
-        self._configuration = (type(self), str(self.base_url), self._shape, hash(tuple(further.items())))
+        self._configuration = (type(self), self.base_url, self._shape, hash(tuple(further.items())))
 
     def _build_payload(self, messages: Any, tools: Any) -> dict[str, Any]:
         """The body of `/invoke`: `{"input": …, "config": {}, "kwargs": {}}`.
