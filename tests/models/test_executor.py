@@ -3,15 +3,24 @@
 import asyncio
 import threading
 from contextlib import aclosing
-from typing import Any
+from time import monotonic
+from typing import Annotated, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import AfterValidator
 
+from isthmus.models.cancellation import CancellationToken
 from isthmus.models.contract import ToolSpec
 from isthmus.models.events import Call
 from isthmus.models.executor import ToolExecutor, ToolResult
+from isthmus.models.media import Media
 from isthmus.models.normalise import make_call
-from isthmus.models.tools import CancellationToken, Tool, ToolExecutionContext, Tools
+from isthmus.models.parts import ImageContent
+from isthmus.models.responses import ToolCall, ToolCallFunction
+from isthmus.models.results import ToolError, ToolFailure
+from isthmus.models.tools import Tool, ToolExecutionContext, Tools
 from support.turns import call, tasks
 
 
@@ -28,7 +37,8 @@ async def later(n: int) -> int:
 async def run(tools: Any, *calls: Call, **options: Any) -> list[ToolResult]:
     """Execute calls with tools, a policy or a list."""
     policy = tools if isinstance(tools, Tools) else Tools(tools)
-    return await ToolExecutor(policy).execute(calls, **options)
+    async with aclosing(ToolExecutor().results(calls, tools=policy, **options)) as results:
+        return [result async for result in results]
 
 
 async def test_results_answer_calls_by_id_in_order() -> None:
@@ -65,8 +75,8 @@ async def test_arguments_that_are_no_object_are_not_executed(text: str) -> None:
 
     (result,) = await run([never], make_call("never", text, call_id="c1"))
     assert (result.outcome, ran) == ("invalid-arguments", [])
-    assert "arguments are" in result.content
-    assert "call it again" in result.content
+    assert str(result.content).startswith("Invalid arguments for never. It was not run: arguments are")
+    assert str(result.content).endswith("Call it again with a JSON object.")
 
 
 @pytest.mark.parametrize("text", ["", "  ", "null", "{}", None])
@@ -128,7 +138,7 @@ async def test_a_raising_handler_is_answered() -> None:
         raise ValueError("no matches for sk-abcdef123456789")
 
     results = await run([burn, double], call("burn", "a", n=1), call("double", "b", n=1))
-    assert results[0].content == "Error: 'burn' failed: ValueError: no matches for ***"
+    assert results[0].content == "Error: Tool 'burn' failed: ValueError: no matches for ***"
     assert [r.outcome for r in results] == ["error", "ok"]
 
 
@@ -176,8 +186,7 @@ async def test_an_async_tool_that_times_out_is_tried_again() -> None:
 
     (result,) = await run(Tools([hang], tool_call_timeout=0.01), call("hang", n=1))
     assert (result.outcome, begun, stopped) == ("timeout", 4, 4)
-    assert "0.01 s (4 attempts)" in result.content
-    assert "unknown" in result.content
+    assert str(result.content).startswith("Error: Tool 'hang' timed out after 0.01s (4 attempts). It was stopped")
 
 
 async def test_retry_on_timeout_can_be_refused() -> None:
@@ -207,8 +216,8 @@ async def test_a_plain_tool_that_times_out_is_left_behind() -> None:
 
     (result,) = await run(Tools([slow], tool_call_timeout=0.01), call("slow"))
     assert result.outcome == "timeout"
-    assert "(1 attempt)" in result.content
-    assert "its outcome is unknown" in result.content
+    assert str(result.content).startswith("Error: Tool 'slow' timed out after 0.01s (1 attempts). It may still be")
+    assert str(result.content).endswith("its outcome is unknown.")
     release.set()
     assert done.wait(10)
     assert told == [True]
@@ -292,8 +301,9 @@ async def test_closing_early_stops_what_runs() -> None:
         if wait:
             await asyncio.Event().wait()
 
-    executor = ToolExecutor(Tools([maybe], parallel_tool_calls=True))
-    async with aclosing(executor.results([call("maybe", "1", wait=False), call("maybe", "2", wait=True)])) as results:
+    calls = [call("maybe", "1", wait=False), call("maybe", "2", wait=True)]
+    tools = Tools([maybe], parallel_tool_calls=True)
+    async with aclosing(ToolExecutor().results(calls, tools=tools)) as results:
         assert (await anext(results)).call_id == "1"
     assert not tasks()
 
@@ -375,4 +385,327 @@ async def test_an_error_that_cannot_speak_is_named() -> None:
         raise Mute
 
     (result,) = await run([plain], call("plain"))
-    assert result.content == "Error: 'plain' failed: Mute"
+    assert result.content == "Error: Tool 'plain' failed: Mute"
+
+
+async def execute(tools: Any, *calls: Any, adapter: Any = None, **options: Any) -> list[Any]:
+    """The messages of calls, as a caller gets them."""
+    policy = tools if isinstance(tools, Tools) else Tools(tools)
+    return await ToolExecutor(adapter).execute(tool_calls=calls, tools=policy, **options)
+
+
+async def test_execute_answers_chat_completions_calls_with_messages() -> None:
+    """`execute` takes calls of Chat Completions and gives one message each, in their order, whatever became of them."""
+    calls = [
+        ToolCall("c2", ToolCallFunction("double", '{"n": 2}')),
+        {"id": "c1", "type": "function", "function": {"name": "later", "arguments": '{"n": 1}'}},
+        call("nobody", "c3"),
+    ]
+    messages = await execute(Tools([double, later], parallel_tool_calls=True), *calls)
+    assert messages[:2] == [
+        {"tool_call_id": "c2", "role": "tool", "name": "double", "content": "4"},
+        {"tool_call_id": "c1", "role": "tool", "name": "later", "content": "1"},
+    ]
+    assert messages[2]["content"].startswith("Error: Tool 'nobody' is not registered.")
+
+
+async def test_another_adapter_makes_other_messages() -> None:
+    """An adapter of one's own has `format_success` for what went well and `format_error` for all else."""
+
+    class Adapter:
+        def format_success(self, call_id: str, tool_name: str, content: Any) -> dict[str, Any]:
+            return {"good": (call_id, tool_name, content)}
+
+        def format_error(self, call_id: str, tool_name: str, error_message: Any) -> dict[str, Any]:
+            return {"bad": (call_id, tool_name, error_message.split(":")[0])}
+
+    messages = await execute([double], call("double", "a", n=1), call("double", "b"), adapter=Adapter())
+    assert messages == [{"good": ("a", "double", "2")}, {"bad": ("b", "double", "Invalid arguments for double")}]
+
+
+def _burn() -> None:
+    raise ValueError("hot")
+
+
+async def _hang() -> None:
+    await asyncio.Event().wait()
+
+
+_TABLE: list[tuple[str, Any, str, str, str | None]] = [
+    ("unknown", None, "unknown-tool", "Error: Tool 'unknown' is not registered. Use one of: burn, hang, says.", None),
+    (
+        "burn",
+        "{",
+        "invalid-arguments",
+        "Invalid arguments for burn. It was not run: arguments are not valid JSON",
+        None,
+    ),
+    ("burn", '{"x": 1}', "invalid-arguments", "Invalid arguments for burn: x: ", None),
+    ("burn", "{}", "error", "Error: Tool 'burn' failed: ValueError: hot", "error"),
+    ("hang", "{}", "timeout", "Error: Tool 'hang' timed out after 0.01s (2 attempts). It was stopped; its", "timeout"),
+    ("says", "{}", "error", "exit status 1", "nonzero_exit"),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "outcome", "text", "kind"), _TABLE, ids=[row[3][:30] for row in _TABLE])
+async def test_what_goes_back_when_a_call_goes_wrong(
+    tool: str, arguments: Any, outcome: str, text: str, kind: str | None
+) -> None:
+    """Each way to fail has its outcome and its words; where the handler ran, the end is told with a `ToolFailure`."""
+
+    def says() -> ToolFailure:
+        return ToolFailure(text="exit status 1", error=ToolError("grep", "nonzero_exit"))
+
+    told: list[Any] = []
+    offered = [Tool.from_function(_burn, name="burn"), Tool.from_function(_hang, name="hang"), says]
+    tools = Tools(offered, tool_call_timeout=0.01 if tool == "hang" else None, tool_call_max_retries=1)
+    made = make_call(tool, arguments, call_id="c1")
+    (result,) = await run(tools, made, on_tool_start=told.append, on_tool_end=lambda *end: told.append(end))
+    assert (result.outcome, str(result.content)[: len(text)]) == (outcome, text)
+    if outcome == "invalid-arguments" and arguments != "{":
+        assert str(result.content).endswith("Please retry with valid parameters.")
+    if kind is None:
+        assert told == []
+    else:
+        assert told == [made, (made, result.content)]
+        assert isinstance(told[1][1], ToolFailure)
+        assert told[1][1].error.kind == kind
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_callbacks_are_told_of_each_call_as_it_was_given(parallel: bool) -> None:
+    """Callbacks, sync or async, hear of the caller's own call: at the start, and at the end with what came back."""
+    told: list[Any] = []
+
+    async def start(given: Any) -> None:
+        await asyncio.sleep(0)
+        told.append(("start", given["id"]))
+
+    def end(given: Any, result: Any) -> None:
+        told.append(("end", given["id"], result))
+
+    calls = [{"id": each, "function": {"name": "later", "arguments": '{"n": 7}'}} for each in ("a", "b")]
+    await execute(Tools([later], parallel_tool_calls=parallel), *calls, on_tool_start=start, on_tool_end=end)
+    ordered = [("start", "a"), ("end", "a", 7), ("start", "b"), ("end", "b", 7)]
+    assert told == ordered if not parallel else sorted(told) == sorted(ordered)
+
+
+async def test_a_callback_that_raises_is_the_callers_own_failure() -> None:
+    """An error of a callback reaches the caller, and nothing runs on."""
+
+    def start(given: Any) -> None:
+        raise LookupError(given.call_id)
+
+    tools = Tools([later], parallel_tool_calls=True)
+    with pytest.raises(LookupError, match="a"):
+        await execute(tools, call("later", "a", n=1), call("later", "b", n=1), on_tool_start=start)
+    assert not tasks()
+
+
+async def test_contexts_come_by_call_id() -> None:
+    """A mapping gives each call its own context; a call without one gets its id alone."""
+    seen: list[ToolExecutionContext] = []
+
+    def look(context: ToolExecutionContext) -> None:
+        seen.append(context)
+
+    given = ToolExecutionContext(run_id="r", tool_call_id="a", metadata={"k": 1})
+    await execute([look], call("look", "a"), call("look", "b"), context={"a": given})
+    assert seen == [given, ToolExecutionContext(tool_call_id="b")]
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
+async def test_a_callers_token_stops_what_runs_within_50_ms(parallel: bool, plain: bool) -> None:
+    """F10: cancelling the token, in any thread, ends running tools at once; handlers see it, all calls are answered."""
+    # A busy machine may be late once, a wait that is built in is late each time.
+    assert min([await _cancelled(parallel=parallel, plain=plain) for _ in range(3)]) < 0.05
+
+
+async def _cancelled(*, parallel: bool, plain: bool) -> float:
+    started, release = threading.Event(), threading.Event()
+    tokens: list[CancellationToken] = []
+    ends: list[Any] = []
+
+    def slow(cancellation_token: CancellationToken) -> None:
+        tokens.append(cancellation_token)
+        started.set()
+        release.wait(10)
+
+    async def waits(cancellation_token: CancellationToken) -> None:
+        tokens.append(cancellation_token)
+        started.set()
+        await asyncio.Event().wait()
+
+    token, cancelled = CancellationToken(), 0.0
+
+    def cancel() -> None:
+        nonlocal cancelled
+        started.wait(10)
+        cancelled = monotonic()
+        token.cancel()
+
+    threading.Thread(target=cancel).start()
+    tools = Tools([Tool.from_function(slow if plain else waits, name="t")], parallel_tool_calls=parallel)
+    results = await run(
+        tools, call("t", "a"), call("t", "b"), cancellation_token=token, on_tool_end=lambda *end: ends.append(end)
+    )
+    took = monotonic() - cancelled
+    release.set()
+    assert results[0].outcome == "cancelled"
+    assert str(results[0].content).startswith("Error: Tool 't' was cancelled.")
+    assert results[1].outcome in (("cancelled", "not-executed") if parallel else ("not-executed",))
+    assert all(each.cancelled for each in tokens)
+    assert {end[1].error.kind for end in ends} == {"cancelled"}
+    assert not tasks()
+    return took
+
+
+async def test_a_cancelled_token_runs_nothing() -> None:
+    """With a token that is cancelled already no handler is called, and each call is answered so."""
+    token, told = CancellationToken(), list[Any]()
+    token.cancel()
+    (result,) = await run([double], call("double", n=1), cancellation_token=token, on_tool_start=told.append)
+    assert (result.outcome, result.ran, told) == ("not-executed", False, [])
+
+
+async def test_a_stopped_call_is_not_tried_again() -> None:
+    """Cancelling ends the attempts that a time-out would go on with."""
+    token, begun = CancellationToken(), 0
+
+    async def hang() -> None:
+        nonlocal begun
+        begun += 1
+        asyncio.get_running_loop().call_soon(token.cancel)
+        await asyncio.Event().wait()
+
+    (result,) = await run(Tools([hang], tool_call_timeout=5), call("hang"), cancellation_token=token)
+    assert (result.outcome, begun) == ("cancelled", 1)
+    assert token._callbacks == []
+
+
+async def test_two_calls_without_leave_run_one_by_one_and_one_runs_in_the_callers_task() -> None:
+    """A single call needs no task of its own, even where calls may run side by side."""
+    seen: list[Any] = []
+
+    async def look() -> None:
+        seen.append(asyncio.current_task())
+
+    await run(Tools([look], parallel_tool_calls=True), call("look"))
+    assert seen == [asyncio.current_task()]
+
+
+async def test_images_and_files_come_back_as_parts() -> None:
+    """F19: a tool that returns an image yields a message whose content is a list of parts, bookkeeping removed."""
+    image = ImageContent(Media.of(b"\x89PNG\r\n\x1a\n"), extra={"_isthmus": {"x": 1}})
+
+    def draw() -> Any:
+        return ["the plan:", image]
+
+    (message,) = await execute([draw], call("draw"))
+    url = {"url": "data:image/png;base64,iVBORw0KGgo="}
+    assert message["content"] == [{"type": "text", "text": "the plan:"}, {"type": "image_url", "image_url": url}]
+
+
+async def test_a_formatter_sees_the_value_before_any_part_is_made() -> None:
+    """With a formatter its text is the content, whatever the handler returned."""
+    tool = Tool(name="t", handler=lambda args: [1], formatter=lambda value: f"{len(value)} row")
+    (message,) = await execute([tool], call("t"))
+    assert message["content"] == "1 row"
+
+
+async def test_a_value_that_says_error_is_a_failed_call() -> None:
+    """A mapping with something under "error" is shown as it is, and counts as failed."""
+    tool = Tool(name="t", handler=lambda args: {"error": "quota", "left": 0})
+    (result,) = await run([tool], call("t"))
+    assert (result.outcome, result.content, result.ran) == ("error", '{"error":"quota","left":0}', True)
+
+
+async def test_a_check_that_fails_itself_ends_no_batch() -> None:
+    """A validator of the application's that raises something else than a ValueError is answered too."""
+
+    def check(n: int) -> int:
+        raise ZeroDivisionError(n)
+
+    def book(n: Annotated[int, AfterValidator(check)]) -> None:
+        """Book."""
+
+    results = await run([book, double], call("book", n=1), call("double", n=1))
+    assert [result.outcome for result in results] == ["invalid-arguments", "ok"]
+    assert "ZeroDivisionError: 1" in results[0].text
+
+
+async def test_arguments_of_any_depth_end_no_batch() -> None:
+    """Arguments that are nested deeper than anybody recurses are answered or run, and nothing is raised."""
+    tree = {"type": "object", "properties": {"a": {"$ref": "#"}}}
+    tool = Tool(name="t", parameters_schema=tree, handler=lambda args: "ran")
+    deep = '{"a":' * 5000 + "1.5" + "}" * 5000
+    (result,) = await run([tool], make_call("t", deep, call_id="c1"))
+    assert result.outcome == "invalid-arguments"
+
+
+_KINDS = ["ok", "raise", "wait", "block", "fail", "unknown", "wrong"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kinds=st.lists(st.sampled_from(_KINDS), max_size=6),
+    parallel=st.booleans(),
+    limit=st.none() | st.integers(0, 3),
+    after=st.none() | st.integers(0, 5),
+)
+def test_each_call_has_one_answer_whatever_happens(
+    kinds: list[str], parallel: bool, limit: int | None, after: int | None
+) -> None:
+    """Whatever tools do, whoever cancels when: one answer a call, in order, starts and ends in pairs, no task left."""
+    release = threading.Event()
+    starts: list[str] = []
+    ends: list[str] = []
+
+    async def act(kind: str) -> Any:
+        await asyncio.sleep(0)
+        if kind == "raise":
+            raise KeyError(kind)
+        if kind == "wait":
+            await asyncio.Event().wait()
+        return ToolFailure(text="no", error=ToolError("no")) if kind == "fail" else kind
+
+    def block() -> None:
+        release.wait(10)
+
+    async def main() -> list[ToolResult]:
+        token = CancellationToken()
+        tools = Tools(
+            [act, block],
+            parallel_tool_calls=parallel,
+            tool_call_timeout=0.005,
+            tool_call_max_retries=1,
+            tool_call_limits=None if limit is None else {"act": limit},
+        )
+        named = {"block": "block", "unknown": "nobody"}
+        calls = [
+            call(named.get(kind, "act"), str(n), **({} if kind in ("block", "wrong") else {"kind": kind}))
+            for n, kind in enumerate(kinds)
+        ]
+        if after is not None:
+            asyncio.get_running_loop().call_later(after / 1000, token.cancel)
+        results = await run(
+            tools,
+            *calls,
+            cancellation_token=token,
+            on_tool_start=lambda each: starts.append(each.call_id),
+            on_tool_end=lambda each, result: ends.append(each.call_id),
+        )
+        assert not tasks()
+        assert token._callbacks == []
+        return results
+
+    try:
+        results = asyncio.run(main())
+    finally:
+        release.set()
+    assert [result.call_id for result in results] == [str(n) for n in range(len(kinds))]
+    assert sorted(starts) == sorted(ends) == [result.call_id for result in results if result.ran]
+    assert all(isinstance(result.content, str) and result.content for result in results)
+    if limit is not None:
+        assert sum(result.ran and result.tool == "act" for result in results) <= limit

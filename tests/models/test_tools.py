@@ -2,18 +2,21 @@
 
 import asyncio
 import threading
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 from datetime import date
 from enum import Enum
 from functools import partial
+from inspect import signature
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel
 
 from isthmus.errors import ToolDefinitionError
+from isthmus.models.cancellation import CancellationToken
 from isthmus.models.contract import ToolSpec
-from isthmus.models.tools import CancellationToken, Tool, ToolExecutionContext, Tools, as_tool
+from isthmus.models.tools import RunStateView, Tool, ToolExecutionContext, Tools, as_tool, constructor_fields
 
 
 @as_tool
@@ -26,8 +29,8 @@ def search(query: Annotated[str, "What to look for."], limit: int = 5, kind: Lit
     return f"{query} {limit} {kind}"
 
 
-def _call(tool: Tool, args: Any) -> Any:
-    return tool.call(args, CancellationToken(), context=ToolExecutionContext(tool_call_id="c1"))
+async def _run(tool: Tool, args: Any) -> Any:
+    return await tool.run(args, CancellationToken(), ToolExecutionContext(tool_call_id="c1"))
 
 
 def test_a_function_names_describes_and_types_the_tool() -> None:
@@ -36,7 +39,7 @@ def test_a_function_names_describes_and_types_the_tool() -> None:
     assert (search.name, search.description) == ("search", "Search the library, all of it.")
     assert schema["required"] == ["query"]
     assert schema["properties"]["query"]["description"] == "What to look for."
-    assert schema["properties"]["limit"] == {"default": 5, "title": "Limit", "type": "integer"}
+    assert schema["properties"]["limit"] == {"default": 5, "type": "integer"}
     assert schema["additionalProperties"] is False
 
 
@@ -57,7 +60,7 @@ def test_a_function_without_a_docstring_is_said_to_be_executed() -> None:
     assert Tool.from_function(bare).description == "Execute `bare`."
 
 
-def test_context_and_token_are_hidden_and_given() -> None:
+async def test_context_and_token_are_hidden_and_given() -> None:
     """Parameters named `context` and `cancellation_token` are no arguments of the model's, and are filled in."""
 
     def peek(context: ToolExecutionContext, n: int, cancellation_token: CancellationToken) -> Any:
@@ -65,7 +68,7 @@ def test_context_and_token_are_hidden_and_given() -> None:
 
     tool = Tool.from_function(peek)
     assert list(tool.parameters["properties"]) == ["n"]
-    assert _call(tool, tool.args_model.model_validate({"n": 3})) == ("c1", 3, False)
+    assert await _run(tool, {"n": 3}) == ("c1", 3, False)
 
 
 def test_hidden_parameters_need_no_annotation() -> None:
@@ -78,7 +81,7 @@ def test_missing_annotations_are_listed() -> None:
 
     def untyped(a, b: int, c): ...  # type: ignore[no-untyped-def]
 
-    with pytest.raises(ToolDefinitionError, match=r"untyped.*: a, c$") as caught:
+    with pytest.raises(ToolDefinitionError, match=r"tool 'untyped'.*annotate a, c$") as caught:
         Tool.from_function(untyped)
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, TypeError)
@@ -102,7 +105,7 @@ def test_an_annotation_without_a_schema_is_refused() -> None:
         Tool.from_function(odd)
 
 
-def test_parameter_names_that_the_model_class_has_are_kept() -> None:
+async def test_parameter_names_that_the_model_class_has_are_kept() -> None:
     """Arguments called `json`, `schema` or `_x` reach the model and the function under these names."""
 
     def clash(json: int, schema: str, _x: bool, model_config: int) -> Any:
@@ -111,10 +114,11 @@ def test_parameter_names_that_the_model_class_has_are_kept() -> None:
     tool = Tool.from_function(clash)
     given = {"json": 1, "schema": "s", "_x": True, "model_config": 2}
     assert list(tool.parameters["properties"]) == list(given)
-    assert _call(tool, tool.args_model.model_validate(given)) == (1, "s", True, 2)
+    assert await _run(tool, given) == (1, "s", True, 2)
+    assert await _run(tool, tool.args_type()(**given)) == (1, "s", True, 2)
 
 
-def test_partials_and_methods_are_functions_too() -> None:
+async def test_partials_and_methods_are_functions_too() -> None:
     """A partial keeps its function's name and hides what is bound; a bound method hides `self`."""
 
     def join(a: str, b: str, sep: str) -> str:
@@ -122,7 +126,7 @@ def test_partials_and_methods_are_functions_too() -> None:
 
     tool = Tool.from_function(partial(join, "x", sep="-"))
     assert (tool.name, list(tool.parameters["properties"])) == ("join", ["b"])
-    assert _call(tool, tool.args_model.model_validate({"b": "y"})) == "x-y"
+    assert await _run(tool, {"b": "y"}) == "x-y"
 
     class Owner:
         def method(self, n: int) -> int:
@@ -131,20 +135,20 @@ def test_partials_and_methods_are_functions_too() -> None:
     assert list(Tool.from_function(Owner().method).parameters["properties"]) == ["n"]
 
 
-def test_handlers_get_what_their_signature_takes() -> None:
+async def test_handlers_get_what_their_signature_takes() -> None:
     """A handler is called with the arguments, then the token and the context, by name or in this order."""
     token, context = CancellationToken(), ToolExecutionContext(run_id="r")
 
-    def run(handler: Any) -> Any:
-        return Tool(name="t", handler=handler).call({"a": 1}, token, context=context)
+    async def run(handler: Any) -> Any:
+        return await Tool(name="t", handler=handler).run({"a": 1}, token, context)
 
-    assert run(lambda args: args) == {"a": 1}
-    assert run(lambda args, t: t) is token
-    assert run(lambda args, t, c: c) is context
-    assert run(lambda args, context: context) is context
-    assert run(lambda args, *, cancellation_token: cancellation_token) is token
-    assert run(lambda args, extra=7: extra) == 7
-    assert run(lambda *all_of_them: len(all_of_them)) == 3
+    assert await run(lambda args: args) == {"a": 1}
+    assert await run(lambda args, t: t) is token
+    assert await run(lambda args, t, c: c) is context
+    assert await run(lambda args, context: context) is context
+    assert await run(lambda args, *, cancellation_token: cancellation_token) is token
+    assert await run(lambda args, extra=7: extra) == 7
+    assert await run(lambda *all_of_them: len(all_of_them)) == 3
 
 
 def test_an_explicit_schema_is_sent_unchanged() -> None:
@@ -173,11 +177,11 @@ def test_replace_keeps_every_other_field() -> None:
         tool.replace(handle=len)
 
 
-def test_with_handler_wraps_the_handler_alone() -> None:
+async def test_with_handler_wraps_the_handler_alone() -> None:
     """The wrapper gets the old handler and gives the new one."""
     tool = Tool(name="t", handler=lambda args: 1)
     wrapped = tool.with_handler(lambda old: lambda args: old(args) + 1)
-    assert _call(wrapped, {}) == 2
+    assert await _run(wrapped, {}) == 2
     assert wrapped.name == "t"
 
 
@@ -228,6 +232,8 @@ def test_return_values_become_text(value: Any, text: str) -> None:
 def test_a_formatter_has_the_last_word() -> None:
     """With a formatter, it alone makes the text."""
     assert Tool(name="t", handler=len, formatter=lambda v: f"<{v}>").return_value_as_string("x") == "<x>"
+    with pytest.raises(TypeError, match="its formatter must return text, not int"):
+        Tool(name="t", handler=len, formatter=len).return_value_as_string("x")  # type: ignore[arg-type]
 
 
 def test_tools_takes_functions_specs_and_tools() -> None:
@@ -266,21 +272,7 @@ def test_tools_refuses_what_cannot_be(options: dict[str, Any], match: str) -> No
         Tools(**options)
 
 
-async def test_a_token_wakes_those_who_wait_from_any_thread() -> None:
-    """`cancel` in another thread ends `wait`, sets the flag and makes `raise_if_cancelled` raise."""
-    token = CancellationToken()
-    token.raise_if_cancelled()
-    waiting = asyncio.ensure_future(token.wait())
-    await asyncio.sleep(0)
-    threading.Thread(target=token.cancel).start()
-    await asyncio.wait_for(waiting, 5)
-    await token.wait()
-    assert token.cancelled
-    with pytest.raises(InterruptedError):
-        token.raise_if_cancelled()
-
-
-def test_annotations_may_name_what_the_functions_around_hold() -> None:
+async def test_annotations_may_name_what_the_functions_around_hold() -> None:
     """Annotations as text, as `from __future__ import annotations` makes them, resolve inside of functions too."""
 
     class Place(BaseModel):
@@ -291,7 +283,7 @@ def test_annotations_may_name_what_the_functions_around_hold() -> None:
 
     tool = Tool.from_function(go)
     assert set(tool.parameters["properties"]) == {"where", "unit"}
-    assert _call(tool, tool.args_model.model_validate({"where": {"town": "Rom"}})) == "Rom"  # type: ignore[union-attr]
+    assert await _run(tool, {"where": {"town": "Rom"}}) == "Rom"
 
 
 def test_hidden_parameters_and_returns_need_no_readable_annotation() -> None:
@@ -315,3 +307,196 @@ def test_a_generator_is_no_tool() -> None:
     for func in (counts, waits):
         with pytest.raises(ToolDefinitionError, match="generator"):
             Tool.from_function(func)
+
+
+async def test_run_gives_what_the_handler_returns() -> None:
+    """`run` checks a mapping, awaits async handlers, runs plain ones in a thread, and lets their errors out."""
+    here = threading.get_ident()
+
+    def plain(n: int) -> bool:
+        """Plain."""
+        return threading.get_ident() != here
+
+    async def waits(n: int) -> int:
+        """Wait."""
+        await asyncio.sleep(0)
+        return n
+
+    def burns(n: int) -> None:
+        """Burn."""
+        raise LookupError(n)
+
+    assert await _run(Tool.from_function(plain), {"n": 1}) is True
+    assert await _run(Tool.from_function(waits), {"n": "7"}) == 7
+    with pytest.raises(LookupError):
+        await _run(Tool.from_function(burns), {"n": 1})
+
+
+async def test_outside_of_a_run_there_is_no_run_state() -> None:
+    """A direct `tool.run` gives the handler an empty context: all of it None, no metadata."""
+    seen: list[ToolExecutionContext] = []
+    await Tool(name="t", handler=lambda args, context: seen.append(context)).run({}, CancellationToken())
+    assert seen == [ToolExecutionContext()]
+    assert (seen[0].run_id, seen[0].agent_name, seen[0].tool_call_id, seen[0].metadata, seen[0].run_state) == (
+        None,
+        None,
+        None,
+        {},
+        None,
+    )
+    with pytest.raises(FrozenInstanceError):
+        seen[0].run_id = "r"  # type: ignore[misc]
+
+
+def test_a_run_state_is_whatever_has_its_three_members() -> None:
+    """`RunStateView` is a structural protocol that can be asked about at run time."""
+
+    class Mine:
+        task_id = "t"
+        shim_state = MappingProxyType(dict[str, Any]())
+        active_skill_names = ()
+
+    assert isinstance(Mine(), RunStateView)
+    assert not isinstance(object(), RunStateView)
+
+
+@pytest.mark.parametrize(
+    ("strict", "shown"), [(None, {}), (True, {"strict": True}), (False, {"strict": False})], ids=str
+)
+def test_the_schema_says_strict_only_where_it_is_set(strict: bool | None, shown: dict[str, Any]) -> None:
+    """`strict` is None by default, which leaves it to the adapter and is not said; True and False are."""
+    parameters = {"type": "object", "properties": {"x": {"type": "string"}}}
+    spec = ToolSpec(name="t", description="d", parameters_schema=parameters, strict=strict)
+    assert spec.schema == {"name": "t", "description": "d", "parameters": parameters, **shown}
+    assert ToolSpec(name="t").strict is None
+
+
+def test_without_strict_optional_fields_and_open_objects_stay() -> None:
+    """An inferred schema keeps optional fields optional and open objects open."""
+
+    def look(topic: str, options: dict[str, Any], limit: int = 5) -> None:
+        """Look."""
+
+    for strict in (None, False):
+        told = Tool.from_function(look, strict=strict).parameters
+        assert told["required"] == ["topic", "options"]
+        assert told["properties"]["options"] in ({"type": "object", "additionalProperties": True}, {"type": "object"})
+
+
+def test_the_schema_is_made_once() -> None:
+    """Every look at the parameters of a tool gives the same object."""
+    tool = Tool(name="t", args_model=Point, handler=len)
+    assert tool.parameters is tool.parameters
+    assert (tool.args_type(), ToolSpec(name="t").args_type()) == (Point, dict)
+
+
+def test_as_args_is_the_payload_of_a_chat_completions_request() -> None:
+    """Tools, choice and parallelism as that API takes them; nothing at all without tools."""
+    function = {"type": "function", "function": search.schema}
+    assert Tools([search]).as_args() == {"tools": [function], "tool_choice": "auto", "parallel_tool_calls": False}
+    named = Tools([search], tool_choice="search", parallel_tool_calls=True).as_args()
+    assert (named["tool_choice"], named["parallel_tool_calls"]) == (
+        {"type": "function", "function": {"name": "search"}},
+        True,
+    )
+    assert Tools().as_args() == {}
+
+
+class Timed(Tool):
+    """A tool with a field more."""
+
+    def __init__(self, *, seconds: float = 1.0, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.seconds = seconds
+
+
+class Forgetful(Tool):
+    """A tool that does not keep a field of its constructor."""
+
+    def __init__(self, *, seconds: float = 1.0, **fields: Any) -> None:
+        super().__init__(**fields)
+
+
+def test_replace_carries_every_field_of_the_constructor() -> None:
+    """The fields of a copy are those of the constructor, by name: a field that is added to it cannot be lost."""
+    fields: dict[str, Any] = {
+        "name": "t",
+        "description": "d",
+        "args_model": Point,
+        "parameters_schema": {"type": "object"},
+        "strict": True,
+        "handler": len,
+        "formatter": str,
+        "retry_on_timeout": False,
+    }
+    assert set(constructor_fields(Tool)) == set(fields) == set(signature(Tool.__init__).parameters) - {"self"}
+    for made, own in ((Tool(**fields), {}), (Timed(**fields, seconds=9.0), {"seconds": 9.0})):
+        copy = made.replace()
+        assert type(copy) is type(made)
+        assert {name: getattr(copy, name) for name in constructor_fields(type(made))} == {**fields, **own}
+        assert made.with_handler(lambda old: repr).replace(handler=len) == made
+    assert Timed(**fields).replace(seconds=3.0, name="u").seconds == 3.0
+
+
+def test_a_subclass_that_keeps_no_field_cannot_be_copied() -> None:
+    """A field that a copy would lose is an error that names class and field."""
+    with pytest.raises(TypeError, match=r"'t' cannot be copied: Forgetful takes a field .*seconds"):
+        Forgetful(name="t", handler=len).replace(name="u")
+
+
+def test_handler_and_formatter_are_read_only() -> None:
+    """They are there for wrapping, not for setting."""
+    tool = Tool(name="t", handler=len, formatter=str)
+    assert (tool.handler, tool.formatter) == (len, str)
+    for name in ("handler", "formatter"):
+        with pytest.raises(AttributeError):
+            setattr(tool, name, repr)
+
+
+async def test_a_wrapper_intercepts_arguments_and_results() -> None:
+    """A handler that is wrapped gets checked arguments, may change them in a copy, and may change the result."""
+
+    def wrap(old: Any) -> Any:
+        async def handler(args: Any, cancellation_token: Any, context: Any) -> str:
+            said = old({**args, "limit": args.limit + 1}, cancellation_token, context)
+            return f"<{said}>"
+
+        return handler
+
+    wrapped = search.with_handler(wrap)
+    assert await _run(wrapped, {"query": "x"}) == "<x 6 None>"
+    assert (wrapped.schema, wrapped.args_type()) == (search.schema, search.args_type())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Tool(name="", handler=len), "tool '': give it a name"),
+        (lambda: ToolSpec(name=None), "tool None: give it a name"),  # type: ignore[arg-type]
+        (lambda: Tool(name="t", handler=7), "tool 't': handler 7 cannot be called; give a function"),  # type: ignore[arg-type]
+        (lambda: Tool(name="t", handler=len, formatter="x"), "tool 't': formatter 'x' cannot be called"),  # type: ignore[arg-type]
+        (lambda: ToolSpec(name="t", args_model=7), "tool 't': args_model 7 is no pydantic model class; give one"),
+        (lambda: ToolSpec(name="t", parameters_schema=[]), "tool 't': parameters_schema must be a dict"),  # type: ignore[arg-type]
+        (lambda: Tools(search), r"must be a list of tools, \[tool\] for one"),  # type: ignore[arg-type]
+        (lambda: Tools([7]), "7 is no function: a tool is made of one"),  # type: ignore[list-item]
+        (lambda: Tools([search, search.replace(strict=True)]), "two tools are called 'search': rename one"),
+        (lambda: Tools([search], tool_call_limits={"serch": 1}), "there is no tool 'serch'; there is search"),
+        (lambda: Tools([search], tool_call_timeout="5"), "tool_call_timeout='5': must be more than 0 seconds"),  # type: ignore[arg-type]
+        (lambda: search.replace(handlers=len), "tool 'search' has no field 'handlers'; it has name, description"),
+    ],
+)
+def test_wrong_uses_say_where_and_what_to_do(make: Any, words: str) -> None:
+    """Each wrong use fails at once with a TypeError that names the place, the value and the remedy."""
+    with pytest.raises(TypeError, match=words):
+        make()
+
+
+def test_the_policy_is_frozen_and_keeps_the_callers_list() -> None:
+    """F22: what the caller does to his list afterwards changes no policy, and the policy changes no list."""
+    given: list[Any] = [search]
+    limits = {"search": 2}
+    tools = Tools(given, tool_call_limits=limits)
+    given.clear()
+    limits["search"] = 9
+    assert (tools.normalized_tools, tools.tool_call_limits) == ((search,), {"search": 2})
+    assert Tools(tools.normalized_tools).tools == tools.tools

@@ -25,6 +25,7 @@ _COMMANDS = {
     "chat": ("isthmus.console.chat:chat", "Talk with a model: one question, or a conversation."),
     "config": ("isthmus.console.config:config", "Show the configuration; accept a folder's file."),
     "doctor": ("isthmus.console.doctor:doctor", "Say what is installed, configured and missing."),
+    "record": ("isthmus.console.record:record", "Ask a model and keep what passes as a recording."),
     "replay": ("isthmus.console.replay:replay", "Decode a recorded reply."),
 }
 

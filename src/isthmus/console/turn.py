@@ -139,7 +139,7 @@ class Display:
         elif isinstance(event, Call):
             say(f"[{event.tool} {event.arguments or ''}]")
         elif isinstance(event, ToolResult):
-            say(f"[{event.tool}: {redact(event.content)}]")
+            say(f"[{event.tool}: {redact(event.text)}]")
 
     def end(self, ending: Ending, model: str) -> None:
         """Show how it ended."""

@@ -8,20 +8,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
     from isthmus.harness.driver import RunStream
-    from isthmus.harness.loop import Limits
+    from isthmus.harness.limits import Limits
     from isthmus.harness.outcome import Outcome, RunResult
+    from isthmus.harness.view import ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX
     from isthmus.models.executor import ToolResult
 
 _PLACES = {
+    "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX": "isthmus.harness.view",
     "DefaultAgent": "isthmus.harness.agents",
-    "Limits": "isthmus.harness.loop",
+    "Limits": "isthmus.harness.limits",
     "Outcome": "isthmus.harness.outcome",
     "RunResult": "isthmus.harness.outcome",
     "RunStream": "isthmus.harness.driver",
     "ToolResult": "isthmus.models.executor",
 }
 
-__all__ = ["DefaultAgent", "Limits", "Outcome", "RunResult", "RunStream", "ToolResult"]
+__all__ = [
+    "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX",
+    "DefaultAgent",
+    "Limits",
+    "Outcome",
+    "RunResult",
+    "RunStream",
+    "ToolResult",
+]
 
 
 def __getattr__(name: str) -> Any:

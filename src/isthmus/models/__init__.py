@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus.errors import ModelBehaviorError, ModelsException, RunErrorDetails
     from isthmus.models.accessors import UsageTotals, get_reasoning_phase, get_usage_totals
+    from isthmus.models.cancellation import CancellationToken
     from isthmus.models.config import Config
     from isthmus.models.contract import GenerateContext, ToolSpec
     from isthmus.models.enums import (
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         ToolErrorKind,
     )
     from isthmus.models.executor import ToolExecutor, ToolResult
+    from isthmus.models.explosion import has_escape_sequence_explosion
     from isthmus.models.extract import (
         ReasoningContent,
         ResponseReasoningItem,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
         lasting_messages,
         public_messages,
     )
+    from isthmus.models.lenient import parse_json_dict
     from isthmus.models.limits import (
         CompositeRateLimiter,
         ConcurrentRequestLimiter,
@@ -49,6 +52,9 @@ if TYPE_CHECKING:
     from isthmus.models.messages import provider_messages
     from isthmus.models.model import Factory, Model
     from isthmus.models.neutral import to_neutral
+    from isthmus.models.output import OutputSchema, SchemaValidationResult, resolve_output_schema
+    from isthmus.models.outputs import ChatCompletionsOutputAdapter, ToolOutputAdapter
+    from isthmus.models.partials import partial_outputs
     from isthmus.models.parts import (
         AudioContent,
         CallContent,
@@ -63,6 +69,7 @@ if TYPE_CHECKING:
     from isthmus.models.prompts import MultiPartPromptTemplate, PromptTemplate, PromptTemplateBase
     from isthmus.models.promptspec import PromptSpec, render_instruction_text
     from isthmus.models.reading import read_part
+    from isthmus.models.repair import ESCAPE_SEQUENCE_RETRY_MESSAGE
     from isthmus.models.responses import (
         Choice,
         ChoiceLogprobs,
@@ -74,6 +81,7 @@ if TYPE_CHECKING:
         ToolCallFunction,
         Usage,
     )
+    from isthmus.models.results import ToolError, ToolFailure, ToolOutcome, tool_outcome
     from isthmus.models.retry_errors import (
         DEFAULT_RETRY_STATUS_CODES,
         RetryMetrics,
@@ -84,19 +92,22 @@ if TYPE_CHECKING:
         wait_with_retry_after,
     )
     from isthmus.models.steering import SteeringInput, SteeringReceipt
-    from isthmus.models.tools import CancellationToken, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
+    from isthmus.models.strictness import SCHEMA_NORMALIZATION_ERROR, ensure_strict_json_schema
+    from isthmus.models.tools import RunStateView, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
     from isthmus.models.typed import TypedMessage
 
 _PLACES = {
     "AudioContent": "parts",
     "CallContent": "parts",
-    "CancellationToken": "tools",
+    "CancellationToken": "cancellation",
+    "ChatCompletionsOutputAdapter": "outputs",
     "Choice": "responses",
     "ChoiceLogprobs": "responses",
     "CompositeRateLimiter": "limits",
     "ConcurrentRequestLimiter": "limits",
     "Config": "config",
     "DEFAULT_RETRY_STATUS_CODES": "retry_errors",
+    "ESCAPE_SEQUENCE_RETRY_MESSAGE": "repair",
     "Factory": "model",
     "FileContent": "parts",
     "FilePart": "promptparts",
@@ -114,6 +125,7 @@ _PLACES = {
     "ModelTracing": "enums",
     "MultiPartPromptTemplate": "prompts",
     "OtherContent": "parts",
+    "OutputSchema": "output",
     "PlanStepState": "enums",
     "PlanStepStatus": "enums",
     "PromptSpec": "promptspec",
@@ -126,6 +138,9 @@ _PLACES = {
     "ResultContent": "parts",
     "RetryMetrics": "retry_errors",
     "RetryResult": "retry_errors",
+    "RunStateView": "tools",
+    "SCHEMA_NORMALIZATION_ERROR": "strictness",
+    "SchemaValidationResult": "output",
     "SlidingWindowRateLimiter": "limits",
     "SteeringInput": "steering",
     "SteeringReceipt": "steering",
@@ -138,10 +153,14 @@ _PLACES = {
     "ToolCall": "responses",
     "ToolCallFunction": "responses",
     "ToolChoice": "enums",
+    "ToolError": "results",
     "ToolErrorKind": "enums",
     "ToolExecutionContext": "tools",
     "ToolExecutor": "executor",
+    "ToolFailure": "results",
     "ToolHandler": "tools",
+    "ToolOutcome": "results",
+    "ToolOutputAdapter": "outputs",
     "ToolResult": "executor",
     "ToolSpec": "contract",
     "Tools": "tools",
@@ -149,6 +168,7 @@ _PLACES = {
     "Usage": "responses",
     "UsageTotals": "accessors",
     "as_tool": "tools",
+    "ensure_strict_json_schema": "strictness",
     "extract_retry_after": "retry_errors",
     "get_content_or_none": "extract",
     "get_json_dict_or_none": "extract",
@@ -156,27 +176,39 @@ _PLACES = {
     "get_reasoning_phase": "accessors",
     "get_search_results_or_none": "extract",
     "get_usage_totals": "accessors",
+    "has_escape_sequence_explosion": "explosion",
     "internal_message": "internal",
     "is_ephemeral_message": "internal",
     "is_internal_message": "internal",
     "is_retryable_by_status_code": "retry_errors",
     "lasting_messages": "internal",
     "parse_content_filter_block": "extract",
+    "parse_json_dict": "lenient",
+    "partial_outputs": "partials",
     "provider_messages": "messages",
     "public_messages": "internal",
     "read_part": "reading",
     "render_instruction_text": "promptspec",
+    "resolve_output_schema": "output",
     "retry_on_errors": "retry_errors",
     "to_neutral": "neutral",
+    "tool_outcome": "results",
     "wait_with_retry_after": "retry_errors",
 }
-_ERRORS = ("ModelBehaviorError", "ModelsException", "RunErrorDetails")
+_ERRORS = (
+    "ModelBehaviorError",
+    "ModelsException",
+    "RunErrorDetails",
+)
 
 __all__ = [
     "DEFAULT_RETRY_STATUS_CODES",
+    "ESCAPE_SEQUENCE_RETRY_MESSAGE",
+    "SCHEMA_NORMALIZATION_ERROR",
     "AudioContent",
     "CallContent",
     "CancellationToken",
+    "ChatCompletionsOutputAdapter",
     "Choice",
     "ChoiceLogprobs",
     "CompositeRateLimiter",
@@ -201,6 +233,7 @@ __all__ = [
     "ModelsException",
     "MultiPartPromptTemplate",
     "OtherContent",
+    "OutputSchema",
     "PlanStepState",
     "PlanStepStatus",
     "PromptSpec",
@@ -214,6 +247,8 @@ __all__ = [
     "RetryMetrics",
     "RetryResult",
     "RunErrorDetails",
+    "RunStateView",
+    "SchemaValidationResult",
     "SlidingWindowRateLimiter",
     "SteeringInput",
     "SteeringReceipt",
@@ -226,10 +261,14 @@ __all__ = [
     "ToolCall",
     "ToolCallFunction",
     "ToolChoice",
+    "ToolError",
     "ToolErrorKind",
     "ToolExecutionContext",
     "ToolExecutor",
+    "ToolFailure",
     "ToolHandler",
+    "ToolOutcome",
+    "ToolOutputAdapter",
     "ToolResult",
     "ToolSpec",
     "Tools",
@@ -237,6 +276,7 @@ __all__ = [
     "Usage",
     "UsageTotals",
     "as_tool",
+    "ensure_strict_json_schema",
     "extract_retry_after",
     "get_content_or_none",
     "get_json_dict_or_none",
@@ -244,18 +284,23 @@ __all__ = [
     "get_reasoning_phase",
     "get_search_results_or_none",
     "get_usage_totals",
+    "has_escape_sequence_explosion",
     "internal_message",
     "is_ephemeral_message",
     "is_internal_message",
     "is_retryable_by_status_code",
     "lasting_messages",
     "parse_content_filter_block",
+    "parse_json_dict",
+    "partial_outputs",
     "provider_messages",
     "public_messages",
     "read_part",
     "render_instruction_text",
+    "resolve_output_schema",
     "retry_on_errors",
     "to_neutral",
+    "tool_outcome",
     "wait_with_retry_after",
 ]
 

@@ -11,10 +11,29 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-from isthmus.errors import ConfigError
+from isthmus.errors import ConfigError, ToolDefinitionError
 from isthmus.models.events import StepResult
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+class ArgsModel(Protocol):
+    """What can describe and check the arguments of a tool: a pydantic model class, or a function's signature."""
+
+    def model_json_schema(self) -> dict[str, Any]:
+        """Their JSON Schema."""
+        ...
+
+    def model_validate(self, given: Any, /) -> Any:
+        """What the handler gets."""
+        ...
+
+    def model_validate_json(self, given: bytes, /) -> Any:
+        """The same, of JSON."""
+        ...
+
+
+_TOLD = ("name", "description", "args_model", "parameters_schema", "strict")
 
 
 class ToolSpec:
@@ -23,45 +42,68 @@ class ToolSpec:
     Args:
         name: the name that the model calls it by.
         description: what it does and when to use it.
-        args_model: a pydantic model of its arguments; or
+        args_model: a pydantic model class of its arguments; or
         parameters_schema: their JSON Schema, sent unchanged.
         strict: whether the provider should enforce the schema; None leaves it to the adapter.
+
+    Raises:
+        ToolDefinitionError: no name, an `args_model` that is no model, a `parameters_schema` that is no mapping.
     """
 
-    __slots__ = ("args_model", "description", "name", "parameters_schema", "strict")
+    __slots__ = ("_parameters", "args_model", "description", "name", "parameters_schema", "strict")
 
     def __init__(
         self,
         *,
         name: str,
         description: str = "",
-        args_model: type | None = None,
+        args_model: Any = None,
         parameters_schema: Mapping[str, Any] | None = None,
         strict: bool | None = None,
     ) -> None:
+        if not name or not isinstance(name, str):
+            raise ToolDefinitionError(f"tool {name!r}: give it a name, as text")
+        if args_model is not None and not hasattr(args_model, "model_json_schema"):
+            raise ToolDefinitionError(f"tool {name!r}: args_model {args_model!r} is no pydantic model class; give one")
+        if parameters_schema is not None and not isinstance(parameters_schema, Mapping):
+            kind = type(parameters_schema).__name__
+            raise ToolDefinitionError(f"tool {name!r}: parameters_schema must be a dict (a JSON Schema), not {kind}")
         self.name = name
         self.description = description
-        self.args_model = args_model
+        self.args_model: ArgsModel | None = args_model
         self.parameters_schema = parameters_schema
         self.strict = strict
+        self._parameters: Mapping[str, Any] | None = parameters_schema
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The JSON Schema of the arguments; an empty object schema where none was given."""
-        if self.parameters_schema is not None:
-            return self.parameters_schema
-        if self.args_model is not None:
-            schema: Mapping[str, Any] = self.args_model.model_json_schema()  # type: ignore[attr-defined]
-            return schema
-        return {"type": "object", "properties": {}}
+        """The JSON Schema of the arguments, made once; an empty object schema where none was given."""
+        if self._parameters is None:
+            model = self.args_model
+            self._parameters = {"type": "object", "properties": {}} if model is None else model.model_json_schema()
+        return self._parameters
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Name, description and parameters as a model is told them; `strict` too, unless it is left to the adapter."""
+        shown = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return shown if self.strict is None else {**shown, "strict": self.strict}
+
+    def args_type(self) -> type:
+        """The class of the arguments: a pydantic model, made where a function declares them; else `dict`."""
+        model = self.args_model
+        if model is None:
+            return dict
+        made: type = model if isinstance(model, type) else model.model()  # type: ignore[attr-defined]
+        return made
 
     def __repr__(self) -> str:
-        return f"ToolSpec(name={self.name!r})"
+        return f"{type(self).__name__}(name={self.name!r})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ToolSpec):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+        return all(getattr(self, name) == getattr(other, name) for name in _TOLD)
 
     def __hash__(self) -> int:
         return hash(self.name)

@@ -8,24 +8,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import isawaitable
-from threading import Thread
 from time import monotonic
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from isthmus.models.arguments import ArgumentsError, validated
+from isthmus.models.arguments import ArgumentsError, arguments_of, validated
+from isthmus.models.cancellation import CancellationToken
+from isthmus.models.enums import ToolErrorKind
 from isthmus.models.events import Call
 from isthmus.models.fold import said
-from isthmus.models.messages import RESERVED
-from isthmus.models.signature import is_async
-from isthmus.models.tools import CancellationToken, Tool, ToolExecutionContext, Tools
+from isthmus.models.handlers import is_async
+from isthmus.models.outputs import ChatCompletionsOutputAdapter, ToolOutputAdapter, call_of
+from isthmus.models.results import ToolError, ToolFailure, result_content, shown, tool_outcome
+from isthmus.models.tools import Tool, ToolExecutionContext, Tools
 from isthmus.secret import redact
 
-_RAN = frozenset({"ok", "error", "timeout"})
+Contexts: TypeAlias = ToolExecutionContext | Mapping[str, ToolExecutionContext]
+_RAN = frozenset({"ok", "error", "timeout", "cancelled"})
 
 
 class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool-result"):
@@ -34,16 +36,17 @@ class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool-result
     Args:
         call_id: the call that it answers.
         tool: the tool's name.
-        content: what the model reads.
-        outcome: "ok", "error" (the handler failed), "timeout", "unknown-tool", "invalid-arguments", "limit" (used up),
-            or, for a run that was stopped, "unknown" and "not-executed".
+        content: what the model reads: text, or, where there are images or files in it, a list of parts.
+        outcome: "ok", "error" (the handler failed, or says so), "timeout", "cancelled" (its outcome is unknown),
+            "unknown-tool", "invalid-arguments", "limit" (used up), or, for a run that was stopped, "unknown" and
+            "not-executed".
         seconds: how long it ran.
     """
 
     type: ClassVar[str] = "tool-result"
     call_id: str
     tool: str
-    content: str
+    content: str | list[dict[str, Any]]
     outcome: str = "ok"
     seconds: float = 0.0
 
@@ -51,6 +54,11 @@ class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool-result
     def ran(self) -> bool:
         """Whether the handler was called, so that it counts."""
         return self.outcome in _RAN
+
+    @property
+    def text(self) -> str:
+        """The content for a person: images and files are named, not shown."""
+        return shown(self.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,204 +71,258 @@ class _Ready:
     context: ToolExecutionContext
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """What the calls of one reply have in common."""
+
+    tools: Tools
+    started: Callable[[Call], Any] | None
+    ended: Callable[[Call, Any], Any] | None
+    stop: CancellationToken
+
+    async def tell(self, told: Callable[..., Any] | None, *what: Any) -> None:
+        """Call back, sync or async."""
+        answer = told(*what) if told is not None else None
+        if isawaitable(answer):
+            await answer
+
+
 class ToolExecutor:
-    """Runs batches of calls under one policy.
+    """Runs the calls of a reply and answers each.
 
     Args:
-        tools: the tools that are on offer, and on what terms.
+        adapter: makes the messages that `execute` returns; None makes those of Chat Completions, the neutral history.
     """
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
-        self._offered = {tool.name: tool for tool in tools.normalized_tools}
+    def __init__(self, adapter: ToolOutputAdapter | None = None) -> None:
+        self._adapter = adapter or ChatCompletionsOutputAdapter()
 
-    async def execute(self, calls: Sequence[Call], **options: Any) -> list[ToolResult]:
-        """All results of `results`, in the order of the calls."""
-        async with aclosing(self.results(calls, **options)) as results:
-            return [result async for result in results]
+    async def execute(
+        self,
+        *,
+        tool_calls: Sequence[Any],
+        tools: Tools,
+        cancellation_token: CancellationToken | None = None,
+        on_tool_start: Callable[[Any], Any] | None = None,
+        on_tool_end: Callable[[Any, Any], Any] | None = None,
+        context: Contexts | None = None,
+    ) -> list[dict[str, Any]]:
+        """One message for each call, in the order of the calls. A tool that fails, or is not there, has one too.
+
+        Args:
+            tool_calls: `Call`, or Chat Completions calls as objects or dicts.
+            tools: the tools on offer, and on what terms.
+            cancellation_token: stops what runs; every call is answered all the same.
+            on_tool_start: told of each call, as it was given, just before its handler runs; may be async.
+            on_tool_end: told of it and of what the handler returned, or of a `ToolFailure`; may be async.
+            context: what handlers are told: by call id, or the same for all.
+
+        Raises:
+            TypeError: something that is no call.
+            Exception: whatever a callback raises.
+        """
+        calls = [call_of(each, f"tool_calls[{place}]") for place, each in enumerate(tool_calls)]
+        given = dict(zip(map(id, calls), tool_calls, strict=True))
+        results = self.results(
+            calls,
+            tools=tools,
+            cancellation_token=cancellation_token,
+            on_tool_start=on_tool_start and (lambda call: on_tool_start(given[id(call)])),
+            on_tool_end=on_tool_end and (lambda call, result: on_tool_end(given[id(call)], result)),
+            context=context,
+        )
+        async with aclosing(results):
+            return [self._message(result) async for result in results]
+
+    def _message(self, result: ToolResult) -> dict[str, Any]:
+        adapt = self._adapter.format_success if result.outcome == "ok" else self._adapter.format_error
+        return adapt(result.call_id, result.tool, result.content)
 
     async def results(
         self,
         calls: Sequence[Call],
         *,
-        context: ToolExecutionContext | None = None,
-        used: Mapping[str, int] | None = None,
+        tools: Tools,
+        cancellation_token: CancellationToken | None = None,
         on_tool_start: Callable[[Call], Any] | None = None,
+        on_tool_end: Callable[[Call, Any], Any] | None = None,
+        context: Contexts | None = None,
+        used: Mapping[str, int] | None = None,
     ) -> AsyncGenerator[ToolResult, None]:
-        """One result a call, in the order of the calls; closing it cancels what still runs.
+        """One result a call, in the order of the calls, as they come; closing it cancels what still runs.
 
         Args:
             calls: the calls of one reply.
-            context: what the handlers are told; the call's own id is filled in.
+            tools: as for `execute`, and so are the next four.
+            cancellation_token: the same.
+            on_tool_start: the same.
+            on_tool_end: the same.
+            context: the same.
             used: how often each tool has run in this run before, for `tool_call_limits`.
-            on_tool_start: told of each call just before its handler runs.
         """
-        plan = self._plan(calls, context or ToolExecutionContext(), dict(used or {}))
-        started = on_tool_start or (lambda call: None)
-        if not self._tools.parallel_tool_calls:
+        batch = _Batch(
+            tools=tools, started=on_tool_start, ended=on_tool_end, stop=cancellation_token or CancellationToken()
+        )
+        plan = _plan(batch.tools, calls, context, used=dict(used or {}))
+        if not tools.parallel_tool_calls or len(plan) == 1:
             for item in plan:
-                yield item if isinstance(item, ToolResult) else await self._run(item, started)
+                yield item if isinstance(item, ToolResult) else await _run(batch, item)
             return
-        tasks = [
-            item if isinstance(item, ToolResult) else asyncio.ensure_future(self._run(item, started)) for item in plan
-        ]
+        tasks = [item if isinstance(item, ToolResult) else asyncio.ensure_future(_run(batch, item)) for item in plan]
         try:
             for task in tasks:
                 yield task if isinstance(task, ToolResult) else await task
         finally:
             await _cancel(task for task in tasks if isinstance(task, asyncio.Future))
 
-    def _plan(
-        self, calls: Sequence[Call], context: ToolExecutionContext, used: dict[str, int]
-    ) -> list[ToolResult | _Ready]:
-        plan: list[ToolResult | _Ready] = []
-        limits = self._tools.tool_call_limits or {}
-        for call in calls:
-            item = self._ready(call, context)
-            if isinstance(item, _Ready):
-                limit = limits.get(call.tool)
-                used[call.tool] = used.get(call.tool, 0) + 1
-                if limit is not None and used[call.tool] > limit:
-                    item = _answer(
-                        call,
-                        f"Not run: {call.tool!r} has been used {limit} times, its limit. Go on without it.",
-                        "limit",
-                    )
-            plan.append(item)
-        return plan
 
-    def _ready(self, call: Call, context: ToolExecutionContext) -> ToolResult | _Ready:
-        tool = self._offered.get(call.tool)
-        if tool is None:
-            names = ", ".join(self._offered)
-            hint = f"Use one of: {names}." if names else "No tool is available now: answer without one."
-            return _answer(call, f"Error: there is no tool {call.tool!r}. {hint}", "unknown-tool")
-        if not isinstance(tool, Tool):
-            return _answer(call, f"Error: {call.tool!r} has no handler here and was not run.", "unknown-tool")
+def _plan(
+    tools: Tools, calls: Sequence[Call], context: Contexts | None, *, used: dict[str, int]
+) -> list[ToolResult | _Ready]:
+    plan: list[ToolResult | _Ready] = []
+    offered = {tool.name: tool for tool in tools.normalized_tools}
+    limits = tools.tool_call_limits or {}
+    for call in calls:
+        item = _ready(offered, call, context)
+        if isinstance(item, _Ready):
+            limit = limits.get(call.tool)
+            used[call.tool] = used.get(call.tool, 0) + 1
+            if limit is not None and used[call.tool] > limit:
+                text = (
+                    f"Error: Tool {call.tool!r} was not run: its limit of {limit} calls is used up. Go on without it."
+                )
+                item = _answer(call, text, "limit")
+        plan.append(item)
+    return plan
+
+
+def _ready(offered: Mapping[str, Any], call: Call, context: Contexts | None) -> ToolResult | _Ready:
+    tool = offered.get(call.tool)
+    if tool is None:
+        names = ", ".join(offered)
+        hint = f"Use one of: {names}." if names else "No tool is available now: answer without one."
+        return _answer(call, f"Error: Tool {call.tool!r} is not registered. {hint}", "unknown-tool")
+    if not isinstance(tool, Tool):
+        return _answer(call, f"Error: Tool {call.tool!r} has no handler here and was not run.", "unknown-tool")
+    try:
+        given = arguments_of(call)
+    except ArgumentsError as error:
+        text = f"Invalid arguments for {call.tool}. It was not run: {error}. Call it again with a JSON object."
+        return _answer(call, text, "invalid-arguments")
+    try:
+        args = validated(tool, given)
+    except Exception as error:
+        # An application's own validators may raise anything.
+        why = str(error) if isinstance(error, ArgumentsError) else redact(said(error))
+        text = f"Invalid arguments for {call.tool}: {why}. It was not run. Please retry with valid parameters."
+        return _answer(call, text, "invalid-arguments")
+    return _Ready(call, tool, args, _context(call, context))
+
+
+def _context(call: Call, context: Contexts | None) -> ToolExecutionContext:
+    if isinstance(context, ToolExecutionContext):
+        return replace(context, tool_call_id=call.call_id)
+    known = context.get(call.call_id or "") if context is not None else None
+    return known or ToolExecutionContext(tool_call_id=call.call_id)
+
+
+async def _run(batch: _Batch, item: _Ready) -> ToolResult:
+    began = monotonic()
+    if batch.stop.cancelled:
+        return _answer(item.call, f"Error: Tool {item.tool.name!r} was not run: the run was cancelled.", "not-executed")
+    await batch.tell(batch.started, item.call)
+    value, content, outcome = await _attempts(batch, item)
+    await batch.tell(batch.ended, item.call, value)
+    return _answer(item.call, content, outcome, monotonic() - began)
+
+
+_Attempt: TypeAlias = tuple[Any, str | list[dict[str, Any]], str]
+"""What the handler returned, what the model reads of it, and the outcome."""
+
+
+async def _attempts(batch: _Batch, item: _Ready) -> _Attempt:
+    limit, again = batch.tools.tool_call_timeout, batch.tools.tool_call_max_retries
+    plain = not is_async(item.tool.handler)
+    tries = 1 if plain or not item.tool.retry_on_timeout else 1 + again
+    for _ in range(tries):
         try:
-            args = validated(tool, call)
-        except ArgumentsError as error:
-            text = f"Invalid arguments for {call.tool!r}: {error}. It was not run: call it again with valid arguments."
-            return _answer(call, text, "invalid-arguments")
-        return _Ready(
-            call,
-            tool,
-            args,
-            ToolExecutionContext(
-                run_id=context.run_id,
-                agent_name=context.agent_name,
-                tool_call_id=call.call_id,
-                metadata=context.metadata,
-                run_state=context.run_state,
-            ),
-        )
+            return await _attempt(item, limit, batch.stop)
+        except _TimedOut:
+            continue
+        except _Stopped:
+            break
+    left = "It may still be running" if plain else "It was stopped"
+    if batch.stop.cancelled:
+        text = f"Error: Tool {item.tool.name!r} was cancelled. {left}; its outcome is unknown."
+        return _failure(text, ToolErrorKind.CANCELLED)
+    text = f"Error: Tool {item.tool.name!r} timed out after {limit}s ({tries} attempts)."
+    return _failure(f"{text} {left}; its outcome is unknown.", ToolErrorKind.TIMEOUT)
 
-    async def _run(self, item: _Ready, started: Callable[[Call], Any]) -> ToolResult:
-        began = monotonic()
-        started(item.call)
-        content, outcome = await self._attempts(item)
-        return _answer(item.call, content, outcome, monotonic() - began)
 
-    async def _attempts(self, item: _Ready) -> tuple[str, str]:
-        limit, again = self._tools.tool_call_timeout, self._tools.tool_call_max_retries
-        plain = not is_async(item.tool.handler)
-        tries = 1 if plain or not item.tool.retry_on_timeout else 1 + again
-        for _ in range(tries):
-            try:
-                return await _attempt(item, limit, plain)
-            except _TimedOut:
-                continue
-        left = "It may still be running" if plain else "It was stopped"
-        attempts = "1 attempt" if tries == 1 else f"{tries} attempts"
-        text = f"Error: {item.tool.name!r} timed out after {limit:g} s ({attempts}). {left}; its outcome is unknown."
-        return text, "timeout"
+def _failure(text: str, kind: ToolErrorKind) -> _Attempt:
+    return ToolFailure(text=text, error=ToolError(text, kind.value)), text, kind.value
 
 
 class _TimedOut(Exception):
     """The time for one attempt was over."""
 
 
-async def _attempt(item: _Ready, limit: float | None, plain: bool) -> tuple[str, str]:
+class _Stopped(Exception):
+    """The caller cancelled."""
+
+
+async def _attempt(item: _Ready, limit: float | None, stop: CancellationToken) -> _Attempt:
     """One attempt; a time-out, a cancellation or an exit of the handler's own is its failure, not ours."""
     token = CancellationToken()
     scope = asyncio.timeout(limit)
-    task = asyncio.current_task()
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
     before = task.cancelling() if task is not None else 0
+
+    def stopped() -> None:
+        token.cancel()
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_expire, scope)
+
+    forget = stop.on_cancel(stopped)
     try:
         async with scope:
-            value = await _call(item, token, plain)
-            return item.tool.return_value_as_string(_without_reserved(value)), "ok"
+            value = await item.tool.call(item.args, token, context=item.context)
+            return _result(item.tool, value)
     except asyncio.CancelledError as error:
         if task is None or task.cancelling() > before:
             raise
         return _failed(item, error)
     except (Exception, SystemExit) as error:
         if isinstance(error, TimeoutError) and scope.expired():
-            raise _TimedOut from None
+            raise (_Stopped if stop.cancelled else _TimedOut) from None
         return _failed(item, error)
     finally:
+        forget()
         token.cancel()
 
 
-def _failed(item: _Ready, error: BaseException) -> tuple[str, str]:
-    return f"Error: {item.tool.name!r} failed: {redact(said(error))}", "error"
+def _expire(scope: asyncio.Timeout) -> None:
+    """End the scope now; one that has ended stays as it is."""
+    with suppress(RuntimeError):
+        scope.reschedule(asyncio.get_running_loop().time())
 
 
-async def _call(item: _Ready, token: CancellationToken, plain: bool) -> Any:
-    def call() -> Any:
-        return item.tool.call(item.args, token, context=item.context)
-
-    value = await _in_thread(call, item.tool.name) if plain else call()
-    return await value if isawaitable(value) else value
+def _result(tool: Tool, value: Any) -> _Attempt:
+    outcome = "ok" if tool_outcome(value).ok else ToolErrorKind.ERROR.value
+    return value, result_content(value) if tool.formatter is None else tool.return_value_as_string(value), outcome
 
 
-async def _in_thread(call: Callable[[], Any], name: str) -> Any:
-    """Run a plain function in a thread of its own, which nobody waits for once this is cancelled.
-
-    Not in a pool: a handler that never returns would hold one of its places, and the interpreter at exit.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-    context = copy_context()
-
-    def deliver(value: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_result((value, error))
-
-    def work() -> None:
-        value, error = None, None
-        try:
-            value = context.run(call)
-        except BaseException as raised:
-            error = raised
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(deliver, value, error)
-
-    Thread(target=work, daemon=True, name=f"isthmus tool {name}").start()
-    value, error = await future
-    if error is None:
-        return value
-    if isinstance(error, Exception | SystemExit):
-        raise error
-    # Whatever else ends a thread ends nothing but that thread.
-    raise RuntimeError(said(error)) from error
+def _failed(item: _Ready, error: BaseException) -> _Attempt:
+    text = f"Error: Tool {item.tool.name!r} failed: {redact(said(error))}"
+    return ToolFailure(text=text, error=ToolError(redact(said(error)), ToolErrorKind.ERROR.value)), text, "error"
 
 
 async def _cancel(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    running = [task for task in tasks if not task.done()]
-    for task in running:
+    left = list(tasks)
+    for task in left:
         task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
+    await asyncio.gather(*left, return_exceptions=True)
 
 
-def _answer(call: Call, content: str, outcome: str, seconds: float = 0.0) -> ToolResult:
+def _answer(call: Call, content: str | list[dict[str, Any]], outcome: str, seconds: float = 0.0) -> ToolResult:
     return ToolResult(call.call_id or "", call.tool, content, outcome, seconds)
-
-
-def _without_reserved(value: Any) -> Any:
-    """The value without this library's own key: what a tool returns is no bookkeeping."""
-    if isinstance(value, dict):
-        return {key: _without_reserved(item) for key, item in value.items() if key != RESERVED}
-    if isinstance(value, list):
-        return [_without_reserved(item) for item in value]
-    return value

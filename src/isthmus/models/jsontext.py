@@ -11,10 +11,31 @@ import msgspec
 Raw = msgspec.Raw
 
 
+class WrittenFloat(float):
+    """A number with more digits than a float holds: the nearest float; `str`, JSON and `Decimal` have them all."""
+
+    __slots__ = ("_text",)
+    _text: str
+
+    def __new__(cls, text: str) -> WrittenFloat:
+        """The float nearest to a number in JSON."""
+        made = super().__new__(cls, text)
+        made._text = text
+        return made
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WrittenFloat, (self._text,)
+
+
 def _builtin(value: Any) -> Any:
-    """A read-only mapping as a dict; nothing else that the encoder does not know."""
+    """A read-only mapping as a dict, a number as it was written; nothing else that the encoder does not know."""
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, WrittenFloat):
+        return Raw(str(value).encode())
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 

@@ -1,24 +1,18 @@
-"""From a function's signature to the arguments of a tool, and to the way its handler is called."""
+"""From a function's signature to the arguments of a tool: their names, types, schema and validator."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from types import FrameType, SimpleNamespace
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from types import FrameType, SimpleNamespace, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from isthmus.errors import ToolDefinitionError
-
-_HIDDEN = ("cancellation_token", "context")
-
-
-class Injected(NamedTuple):
-    """What a handler may ask for besides its arguments."""
-
-    cancellation_token: Any
-    context: Any
+from isthmus.models.handlers import INJECTED, Arguments, keyword_handler
+from isthmus.models.schema import MISSING, Parameter, object_schema, object_validator
+from isthmus.models.validators import Validator
 
 
 def function_name(func: Callable[..., Any]) -> str:
@@ -37,74 +31,124 @@ def described(func: Callable[..., Any], name: str) -> str:
     return first or f"Execute `{name}`."
 
 
-def is_async(func: Any) -> bool:
-    """Whether calling it gives a coroutine."""
-    while isinstance(func, partial):
-        func = func.func
-    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(func, "__call__", None))  # noqa: B004
+class Signature:
+    """What a function takes from a model: stands where a pydantic model of the arguments could, and is cheaper.
 
-
-def injected_call(handler: Callable[..., Any]) -> Callable[[Any, Injected], Any]:
-    """How to call a handler: the arguments first, then what its further parameters are for.
-
-    Parameters named `cancellation_token` and `context` get these; further positional ones get them in that order.
+    Args:
+        title: the name of the arguments, in their schema.
+        parameters: one for each argument.
     """
-    try:
-        parameters = list(inspect.signature(handler).parameters.values())
-    except (TypeError, ValueError):
-        return lambda args, injected: handler(args)
-    further = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][1:]
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return lambda args, injected: handler(args, *injected)
-    by_order = iter(_HIDDEN)
-    wanted = [p.name if p.name in _HIDDEN else next(by_order, None) for p in further if _is_ours(p)]
-    places = [name for name in wanted if name is not None]
-    names = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name in _HIDDEN]
 
-    def call(args: Any, injected: Injected) -> Any:
-        given = injected._asdict()
-        return handler(args, *(given[name] for name in places), **{name: given[name] for name in names})
+    __slots__ = ("_model", "_schema", "_validator", "parameters", "title")
 
-    return call
+    def __init__(self, title: str, parameters: tuple[Parameter, ...]) -> None:
+        self.title = title
+        self.parameters = parameters
+        self._schema: dict[str, Any] | None = None
+        self._validator: Validator | None = None
+        self._model: type | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Signature):
+            return NotImplemented
+        return (self.title, self.parameters) == (other.title, other.parameters)
+
+    def __hash__(self) -> int:
+        return hash(self.title)
+
+    def __repr__(self) -> str:
+        return f"Signature({self.title!r}, {', '.join(each.name for each in self.parameters)})"
+
+    def model_json_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments, made once.
+
+        Raises:
+            ToolDefinitionError: a type that has none.
+        """
+        if self._schema is None:
+            self._schema = object_schema(self.parameters, title=self.title)
+        return self._schema
+
+    def model_validate(self, given: Mapping[str, Any]) -> Arguments:
+        """The arguments as the function gets them, defaults filled in.
+
+        Raises:
+            pydantic.ValidationError: they do not fit.
+        """
+        return Arguments(self._checks().validate(given))
+
+    def model_validate_json(self, given: bytes) -> Arguments:
+        """The same, of arguments as JSON.
+
+        Raises:
+            pydantic.ValidationError: they do not fit.
+        """
+        return Arguments(self._checks().validate_json(given))
+
+    def _checks(self) -> Validator:
+        if self._validator is None:
+            self._validator = object_validator(self.parameters, title=self.title)
+        return self._validator
+
+    def model(self) -> type:
+        """A pydantic model of the arguments, made when it is first asked for."""
+        if self._model is None:
+            self._model = _model(self.title, self.parameters)
+        return self._model
 
 
-def _is_ours(parameter: inspect.Parameter) -> bool:
-    return parameter.name in _HIDDEN or parameter.default is parameter.empty
-
-
-def arguments_of(func: Callable[..., Any], name: str) -> tuple[type, Callable[..., Any]]:
-    """The pydantic model of a function's arguments, and a handler that calls it with an instance of that.
+def signature_of(func: Callable[..., Any], name: str) -> tuple[Signature, Callable[..., Any]]:
+    """What a function takes from a model, and a handler that calls it with that.
 
     Raises:
         ToolDefinitionError: parameters without annotations, `*args` or `**kwargs`, a type without a JSON Schema.
     """
-    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+    body = func if inspect.isroutine(func) or isinstance(func, partial) else getattr(func, "__call__", func)  # noqa: B004
+    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
         raise ToolDefinitionError(f"tool {name!r}: a generator has no result to show: return the whole of it")
     parameters = _parameters(func, name)
-    bound = _HIDDEN if not isinstance(func, partial) else (*_HIDDEN, *func.keywords)
+    bound = INJECTED if not isinstance(func, partial) else (*INJECTED, *func.keywords)
     shown = {key: parameter for key, parameter in parameters.items() if key not in bound}
-    hidden = [key for key in parameters if key in _HIDDEN]
+    hidden = tuple(key for key in parameters if key in INJECTED)
     hints = _hints(func, name, wanted=shown)
     missing = [key for key in shown if key not in hints]
     if missing:
-        raise ToolDefinitionError(f"tool {name!r}: parameters without an annotation: {', '.join(missing)}")
-    attributes, model = _model(name, shown, hints)
+        unbound = missing[0] in ("self", "cls")
+        remedy = "make the tool of the bound method" if unbound else f"annotate {', '.join(missing)}"
+        raise ToolDefinitionError(f"tool {name!r}: a model must be told what each parameter is: {remedy}")
+    found = tuple(Parameter(key, hints[key], parameter.default) for key, parameter in shown.items())
+    signature = Signature(f"{name}_arguments", found)
+    if not all(_is_plain(each.annotation) for each in found):
+        _prove(signature, name)
+    return signature, keyword_handler(func, hidden)
 
-    def arguments(args: Any, injected: Injected) -> dict[str, Any]:
-        values = {key: getattr(args, attribute) for key, attribute in attributes.items()}
-        return {**values, **{key: getattr(injected, key) for key in hidden}}
 
-    if is_async(func):
+def _prove(signature: Signature, name: str) -> None:
+    """Make the schema now, where it might fail: a tool that nobody can describe must not be found out in use."""
+    try:
+        signature.model_json_schema()
+    except ToolDefinitionError as error:
+        raise ToolDefinitionError(f"tool {name!r}: an annotation has no JSON Schema: {error}") from error.__cause__
 
-        async def _handle(args: Any, cancellation_token: Any = None, context: Any = None) -> Any:
-            return await func(**arguments(args, Injected(cancellation_token, context)))
 
-        return model, _handle
+_PLAIN = frozenset((str, int, float, bool, bytes, type(None), object, list, dict, set, frozenset, tuple))
+_LITERALS = frozenset((str, int, bool, type(None)))
+_PLAIN_ORIGINS = frozenset((list, dict, set, frozenset, tuple, Union, UnionType, Sequence, Mapping, Iterable))
 
-    def _handle_plainly(args: Any, cancellation_token: Any = None, context: Any = None) -> Any:
-        return func(**arguments(args, Injected(cancellation_token, context)))
 
-    return model, _handle_plainly
+def _is_plain(hint: Any) -> bool:
+    """Whether a type has a JSON Schema for sure."""
+    if type(hint) is type:
+        return hint in _PLAIN
+    origin = get_origin(hint)
+    if origin is None:
+        return hint is Any or hint is ...
+    if origin is Literal:
+        return all(type(value) in _LITERALS for value in get_args(hint))
+    if origin is Annotated:
+        inner, *extras = get_args(hint)
+        return all(isinstance(extra, str) for extra in extras) and _is_plain(inner)
+    return origin in _PLAIN_ORIGINS and all(map(_is_plain, get_args(hint)))
 
 
 def _parameters(func: Callable[..., Any], name: str) -> Mapping[str, inspect.Parameter]:
@@ -131,9 +175,10 @@ def _hints(func: Callable[..., Any], name: str, *, wanted: Iterable[str]) -> dic
     written = getattr(target, "__annotations__", {})
     told = SimpleNamespace(__annotations__={key: written[key] for key in wanted if key in written})
     names = getattr(target, "__globals__", {})
-    for local in ({}, _local_names(target)):
+    # Only names that are found nowhere else are looked for in the frames around, which takes its time.
+    for local_names in (lambda _: {}, _local_names):
         try:
-            return get_type_hints(told, names, local, include_extras=True)
+            return get_type_hints(told, names, local_names(target), include_extras=True)
         except (NameError, TypeError) as error:
             wrong = error
     raise ToolDefinitionError(f"tool {name!r}: an annotation cannot be read: {wrong}")
@@ -151,30 +196,21 @@ def _local_names(target: Any) -> dict[str, Any]:
     return names
 
 
-def _model(
-    name: str, parameters: Mapping[str, inspect.Parameter], hints: Mapping[str, Any]
-) -> tuple[dict[str, str], type]:
-    """The model, and which of its attributes holds which parameter: some names are taken by the base class."""
+def _model(title: str, parameters: Iterable[Parameter]) -> type:
+    """A pydantic model with a field for each; names that its base class has are aliases of others."""
     from pydantic import BaseModel, ConfigDict, Field, create_model
-    from pydantic.errors import PydanticUserError
 
-    attributes: dict[str, str] = {}
     fields: dict[str, Any] = {}
-    for key, parameter in parameters.items():
-        taken = key.startswith(("_", "model_")) or hasattr(BaseModel, key)
-        attribute = attributes[key] = f"arg_{len(attributes)}_{key}" if taken else key
-        options: dict[str, Any] = {"alias": key} if taken else {}
-        text = _description(hints[key])
+    for number, each in enumerate(parameters):
+        taken = each.name.startswith(("_", "model_")) or hasattr(BaseModel, each.name)
+        options: dict[str, Any] = {"alias": each.name} if taken else {}
+        text = _description(each.annotation)
         if text is not None:
             options["description"] = text
-        default = ... if parameter.default is parameter.empty else parameter.default
-        fields[attribute] = (hints[key], Field(default, **options))
-    try:
-        model = create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
-        model.model_json_schema()
-    except PydanticUserError as error:
-        raise ToolDefinitionError(f"tool {name!r}: an annotation has no JSON Schema: {error.message}") from None
-    return attributes, model
+        default = ... if each.default is MISSING else each.default
+        fields[f"arg_{number}_{each.name}" if taken else each.name] = (each.annotation, Field(default, **options))
+    made: type = create_model(title, __config__=ConfigDict(extra="forbid"), **fields)
+    return made
 
 
 def _description(hint: Any) -> str | None:

@@ -5,72 +5,42 @@ Owns definitions only: `isthmus.models.executor` runs them, an agent's loop coun
 
 from __future__ import annotations
 
-import threading
-from asyncio import AbstractEventLoop, Future, get_running_loop
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, is_dataclass
-from typing import Any, TypeAlias, overload
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import isawaitable, signature
+from typing import Any, Protocol, Self, TypeAlias, overload, runtime_checkable
 
 from isthmus.errors import ToolDefinitionError
+from isthmus.models.arguments import validated
+from isthmus.models.cancellation import CancellationToken
 from isthmus.models.contract import ToolSpec
-from isthmus.models.jsontext import dumps
-from isthmus.models.signature import Injected, arguments_of, described, function_name, injected_call
+from isthmus.models.handlers import Arguments, handler_call, in_thread, is_async
+from isthmus.models.results import result_text
+from isthmus.models.signature import described, function_name, signature_of
 
 ToolHandler: TypeAlias = Callable[..., Any]
 
 
-class CancellationToken:
-    """Tells work that nobody waits for it any more; safe to use from any thread."""
-
-    __slots__ = ("_event", "_lock", "_waiters")
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self._lock = threading.Lock()
-        self._waiters: list[tuple[AbstractEventLoop, Future[None]]] = []
+@runtime_checkable
+class RunStateView(Protocol):
+    """What a tool may see of the run that it serves; it follows the run as that goes on."""
 
     @property
-    def cancelled(self) -> bool:
-        """Whether `cancel` has been called."""
-        return self._event.is_set()
+    def task_id(self) -> Any:
+        """The run's identity; as text it is the context's `run_id`."""
+        ...
 
-    def cancel(self) -> None:
-        """Cancel; harmless twice."""
-        with self._lock:
-            self._event.set()
-            waiters, self._waiters = self._waiters, []
-        for loop, future in waiters:
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(_release, future)
+    @property
+    def shim_state(self) -> Mapping[str, Any]:
+        """The state that shims keep; setting or deleting a key of it is a `TypeError`."""
+        ...
 
-    def raise_if_cancelled(self) -> None:
-        """Stop here if cancelled.
-
-        Raises:
-            InterruptedError: it has been cancelled.
-        """
-        if self.cancelled:
-            raise InterruptedError("cancelled")
-
-    async def wait(self) -> None:
-        """Return once cancelled."""
-        loop = get_running_loop()
-        future: Future[None] = loop.create_future()
-        with self._lock:
-            if self._event.is_set():
-                return
-            self._waiters.append((loop, future))
-        try:
-            await future
-        finally:
-            with self._lock:
-                self._waiters = [waiter for waiter in self._waiters if waiter[1] is not future]
-
-
-def _release(future: Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+    @property
+    def active_skill_names(self) -> Sequence[str]:
+        """The names of the skills that are active."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +59,7 @@ class ToolExecutionContext:
     agent_name: str | None = None
     tool_call_id: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    run_state: Any = None
+    run_state: RunStateView | None = None
 
 
 class Tool(ToolSpec):
@@ -108,7 +78,7 @@ class Tool(ToolSpec):
         retry_on_timeout: whether a call that timed out may be tried again.
 
     Raises:
-        ToolDefinitionError: no name, or no handler that can be called.
+        ToolDefinitionError: no name, a handler or a formatter that cannot be called, an `args_model` that is none.
     """
 
     def __init__(
@@ -116,17 +86,17 @@ class Tool(ToolSpec):
         *,
         name: str,
         description: str = "",
-        args_model: type | None = None,
+        args_model: Any = None,
         parameters_schema: Mapping[str, Any] | None = None,
         strict: bool | None = None,
         handler: ToolHandler,
         formatter: Callable[[Any], str] | None = None,
         retry_on_timeout: bool = True,
     ) -> None:
-        if not name or not isinstance(name, str):
-            raise ToolDefinitionError(f"tool {name!r}: give it a name")
         if not callable(handler):
             raise ToolDefinitionError(f"tool {name!r}: handler {handler!r} cannot be called; give a function")
+        if formatter is not None and not callable(formatter):
+            raise ToolDefinitionError(f"tool {name!r}: formatter {formatter!r} cannot be called; give a function")
         super().__init__(
             name=name,
             description=description,
@@ -136,8 +106,7 @@ class Tool(ToolSpec):
         )
         self._handler = handler
         self._formatter = formatter
-        self._call = injected_call(handler)
-        self._parameters: Mapping[str, Any] | None = None
+        self._call: Callable[[Any, Mapping[str, Any]], Any] | None = None
         self.retry_on_timeout = retry_on_timeout
 
     @property
@@ -149,13 +118,6 @@ class Tool(ToolSpec):
     def formatter(self) -> Callable[[Any], str] | None:
         """The formatter, for wrapping."""
         return self._formatter
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The JSON Schema of the arguments, made once."""
-        if self._parameters is None:
-            self._parameters = super().parameters
-        return self._parameters
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tool):
@@ -192,8 +154,12 @@ class Tool(ToolSpec):
             ToolDefinitionError: parameters without annotations (all are listed), `*args` or `**kwargs`, a type that has
                 no JSON Schema.
         """
+        if not callable(func):
+            raise ToolDefinitionError(
+                f"{func!r} is no function: a tool is made of one, or given as a Tool or a ToolSpec"
+            )
         called = name or function_name(func)
-        args_model, handler = arguments_of(func, called)
+        args_model, handler = signature_of(func, called)
         return cls(
             name=called,
             description=described(func, called) if description is None else description,
@@ -206,11 +172,16 @@ class Tool(ToolSpec):
         )
 
     def _fields(self) -> dict[str, Any]:
-        spec = {each: getattr(self, each) for each in ToolSpec.__slots__}
-        mine = {"handler": self._handler, "formatter": self._formatter, "retry_on_timeout": self.retry_on_timeout}
-        return {**spec, **mine}
+        """The constructor's fields and what this tool has for them."""
+        try:
+            return {name: getattr(self, name) for name in constructor_fields(type(self))}
+        except AttributeError as error:
+            raise TypeError(
+                f"tool {self.name!r} cannot be copied: {type(self).__name__} takes a field that it keeps under no "
+                f"attribute of that name ({error})"
+            ) from None
 
-    def replace(self, **overrides: Any) -> Tool:
+    def replace(self, **overrides: Any) -> Self:
         """A copy with some fields changed and every other kept.
 
         Raises:
@@ -222,42 +193,66 @@ class Tool(ToolSpec):
             raise TypeError(f"tool {self.name!r} has no field {unknown[0]!r}; it has {', '.join(fields)}")
         return type(self)(**{**fields, **overrides})
 
-    def with_handler(self, wrapper: Callable[[ToolHandler], ToolHandler]) -> Tool:
+    def with_handler(self, wrapper: Callable[[ToolHandler], ToolHandler]) -> Self:
         """A copy whose handler is `wrapper(handler)`."""
         return self.replace(handler=wrapper(self._handler))
 
-    def call(self, args: Any, cancellation_token: CancellationToken, *, context: ToolExecutionContext) -> Any:
-        """Call the handler as its signature asks; what it returns may have to be awaited."""
-        return self._call(args, Injected(cancellation_token, context))
+    async def run(
+        self, args: Any, cancellation_token: CancellationToken, context: ToolExecutionContext | None = None
+    ) -> Any:
+        """What the handler returns, sync or async; a sync one runs in a thread.
+
+        Args:
+            args: a mapping, which is checked first, or what came of a check: an instance of `args_type()`.
+            cancellation_token: handed to the handler.
+            context: handed to the handler; without one, an empty one.
+
+        Raises:
+            ValueError: the mapping does not fit; says which arguments and why.
+            Exception: whatever the handler raises.
+        """
+        if isinstance(args, Mapping) and not isinstance(args, Arguments):
+            args = validated(self, args)
+        return await self.call(args, cancellation_token, context=context or ToolExecutionContext())
+
+    async def call(self, args: Any, cancellation_token: CancellationToken, *, context: ToolExecutionContext) -> Any:
+        """`run` for arguments that have been checked."""
+        if self._call is None:
+            self._call = handler_call(self._handler)
+        call = partial(self._call, args, {"cancellation_token": cancellation_token, "context": context})
+        value = call() if is_async(self._handler) else await in_thread(call, self.name)
+        return await value if isawaitable(value) else value
 
     def return_value_as_string(self, value: Any) -> str:
         """What the model reads of a return value.
 
         The formatter's text if there is one; else a string as it is, models, dataclasses and JSON values as JSON, and
         `str()` of anything else.
+
+        Raises:
+            TypeError: the formatter gave something else than text.
         """
-        if self._formatter is not None:
-            return self._formatter(value)
-        if isinstance(value, str):
-            return str.__str__(value)
-        dump = getattr(value, "model_dump_json", None)
-        if callable(dump) and not isinstance(value, type):
-            return str(dump())
-        plain = value is None or isinstance(value, dict | list | tuple | int | float)
-        if not plain and (not is_dataclass(value) or isinstance(value, type)):
-            return str(value)
-        with suppress(TypeError, ValueError, RecursionError):
-            return (dumps(value) if plain else _structured(value)).decode()
-        with suppress(ValueError):
-            return _structured(value).decode()
-        return str(value)
+        if self._formatter is None:
+            return result_text(value)
+        text = self._formatter(value)
+        if not isinstance(text, str):
+            raise TypeError(f"tool {self.name!r}: its formatter must return text, not {type(text).__name__}")
+        return text
 
 
-def _structured(value: Any) -> bytes:
-    """JSON of dataclasses, and of models inside of other values."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Any).dump_json(value)
+def constructor_fields(cls: type) -> tuple[str, ...]:
+    """The fields of a tool class: the keywords of its constructor, and of its bases' where it passes others on."""
+    names: dict[str, None] = {}
+    for each in cls.__mro__:
+        if "__init__" not in vars(each):
+            continue
+        parameters = list(signature(vars(each)["__init__"]).parameters.values())[1:]
+        names |= dict.fromkeys(
+            each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+        )
+        if not any(each.kind is each.VAR_KEYWORD for each in parameters):
+            break
+    return tuple(names)
 
 
 @overload
@@ -310,13 +305,14 @@ class Tools:
     max_tool_round_trips: int = 10
 
     def __post_init__(self) -> None:
-        given = self.tools
-        made = tuple(tool if isinstance(tool, ToolSpec) else Tool.from_function(tool) for tool in given)
+        if isinstance(self.tools, str | Mapping | ToolSpec) or not hasattr(self.tools, "__iter__"):
+            raise ToolDefinitionError(f"tools={self.tools!r:.60}: must be a list of tools, [tool] for one")
+        made = tuple(tool if isinstance(tool, ToolSpec) else Tool.from_function(tool) for tool in self.tools)
         object.__setattr__(self, "tools", made)
         names = [tool.name for tool in made]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
-            raise ToolDefinitionError(f"two tools are called {twice[0]!r}: names must be unique")
+            raise ToolDefinitionError(f"two tools are called {twice[0]!r}: rename one, as in tool.replace(name=…)")
         if self.tool_choice not in ("auto", "required", "none", *names):
             choices = ", ".join(("auto", "required", "none", *names))
             raise ToolDefinitionError(f"tool_choice={self.tool_choice!r}: use one of {choices}")
@@ -324,17 +320,24 @@ class Tools:
 
     def _check_numbers(self, names: list[str]) -> None:
         limits = dict(self.tool_call_limits or {})
+        if self.tool_call_limits is not None:
+            object.__setattr__(self, "tool_call_limits", limits)
         stray = sorted(set(limits) - set(names))
         if stray:
-            raise ToolDefinitionError(f"tool_call_limits: there is no tool {stray[0]!r}")
+            known = ", ".join(names) or "no tool"
+            raise ToolDefinitionError(f"tool_call_limits: there is no tool {stray[0]!r}; there is {known}")
         counts = {f"tool_call_limits[{name!r}]": limit for name, limit in limits.items()}
         counts["tool_call_max_retries"] = self.tool_call_max_retries
         counts["max_tool_round_trips"] = self.max_tool_round_trips
         for what, count in counts.items():
             if type(count) is not int or count < 0:
                 raise ToolDefinitionError(f"{what}={count!r}: must be a whole number from 0")
-        if self.tool_call_timeout is not None and not self.tool_call_timeout > 0:
-            raise ToolDefinitionError(f"tool_call_timeout={self.tool_call_timeout!r}: must be more than 0 seconds")
+        wait = self.tool_call_timeout
+        number = isinstance(wait, int | float) and not isinstance(wait, bool)
+        if wait is not None and not (number and wait > 0):
+            raise ToolDefinitionError(
+                f"tool_call_timeout={wait!r}: must be more than 0 seconds, or None to wait for ever"
+            )
 
     @property
     def normalized_tools(self) -> tuple[ToolSpec, ...]:
@@ -345,3 +348,14 @@ class Tools:
     def executable_tools(self) -> tuple[Tool, ...]:
         """Those that have a handler."""
         return tuple(tool for tool in self.normalized_tools if isinstance(tool, Tool))
+
+    def as_args(self) -> dict[str, Any]:
+        """Tools, choice and parallelism as arguments of a Chat Completions request; nothing without tools."""
+        if not self.tools:
+            return {}
+        named = self.tool_choice not in ("auto", "required", "none")
+        return {
+            "tools": [{"type": "function", "function": tool.schema} for tool in self.normalized_tools],
+            "tool_choice": {"type": "function", "function": {"name": self.tool_choice}} if named else self.tool_choice,
+            "parallel_tool_calls": self.parallel_tool_calls,
+        }

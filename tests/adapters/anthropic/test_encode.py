@@ -193,11 +193,15 @@ def test_a_tool_choice_without_tools_is_left_out_with_a_note_or_refused():
 
 
 def test_tool_schemas_and_strict_are_sent_unchanged():
-    """An explicit schema is sent as it is, strict only where it was said."""
+    """A schema is sent as it is and strict only where that was said, which closes one that nobody wrote."""
     body, _ = request(user(), tools=(WEATHER, ToolSpec(name="g", strict=True)))
     assert body["tools"] == [
         {"name": "get_weather", "description": "Current weather.", "input_schema": SCHEMA},
-        {"name": "g", "input_schema": {"type": "object", "properties": {}}, "strict": True},
+        {
+            "name": "g",
+            "input_schema": {"type": "object", "properties": {}, "additionalProperties": False},
+            "strict": True,
+        },
     ]
 
 
@@ -247,8 +251,7 @@ def test_a_property_called_like_a_keyword_is_no_schema_of_its_own():
     """Closing the objects of a schema reads keywords as keywords and the names of properties as names."""
     schema = {
         "type": "object",
-        "properties": {"properties": {"enum": [{"type": "object"}]}},
-        "const": {"type": "object"},
+        "properties": {"properties": {"type": "string", "enum": ["object"]}, "items": {"type": "null"}},
     }
     sent = request(user(), output=Form(schema))[0]["output_config"]["format"]["schema"]
     assert sent == {**schema, "additionalProperties": False}
@@ -326,3 +329,48 @@ def test_stop_strings_are_sent_and_blank_ones_left_out():
     body, made = request(user(), stop=("END", "\n"))
     assert body["stop_sequences"] == ["END"]
     assert codes(made) == ["parameter-dropped"]
+
+
+class Arguments:
+    """Arguments whose schema nobody wrote."""
+
+    def __init__(self, **properties):
+        self.schema = {"type": "object", "properties": properties}
+
+    def model_json_schema(self):
+        """The schema."""
+        return self.schema
+
+
+def test_strict_tools_are_sent_in_the_dialect():
+    """F08: a strict tool's inferred schema is closed and loses its bounds; one that cannot be said is not strict."""
+    body, sent = request(
+        user(),
+        tools=(
+            ToolSpec(name="a", args_model=Arguments(n={"type": "integer", "minimum": 1}), strict=True),
+            ToolSpec(name="b", args_model=Arguments(n={"type": "object"}), strict=True),
+        ),
+    )
+    closed = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+    assert body["tools"] == [
+        {"name": "a", "input_schema": closed, "strict": True},
+        {"name": "b", "input_schema": Arguments(n={"type": "object"}).schema, "strict": False},
+    ]
+    assert codes(sent).count("parameter-changed") == 2
+
+
+def test_an_output_loses_what_the_api_refuses():
+    """F08: an output's schema is closed and loses bounds and formats that the API refuses, with a note."""
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "maximum": 3}, "u": {"type": "string", "format": "regex"}},
+        "required": ["n"],
+    }
+    body, sent = request(user(), output=Form(schema))
+    assert body["output_config"]["format"]["schema"] == {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "u": {"type": "string"}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+    assert "parameter-changed" in codes(sent)

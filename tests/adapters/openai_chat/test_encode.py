@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from types import MappingProxyType
 from typing import Any
 
@@ -11,8 +12,11 @@ import pytest
 from isthmus.adapters.openai_chat.codec import ChatCodec
 from isthmus.errors import InvalidRequestError
 from isthmus.models.contract import GenerateContext, ToolSpec
-from isthmus.models.events import NoteCode
-from isthmus.models.jsontext import loads
+from isthmus.models.dialects import legal_name
+from isthmus.models.events import Call, NoteCode
+from isthmus.models.jsontext import dumps, loads
+from isthmus.wire.call import Ended
+from isthmus.wire.frame import Frame
 
 SCHEMA = {"type": "object", "properties": {"x": {"type": "integer", "maximum": 1e16}}, "$defs": {}}
 TOOL = ToolSpec(name="f", description="Does f", parameters_schema=SCHEMA)
@@ -73,7 +77,7 @@ def test_the_fullest_request_to_the_byte() -> None:
         b'{"model":"m","messages":[{"role":"system","content":"Be brief"},{"role":"user","content":"Hi"}],'
         b'"tools":[{"type":"function","function":{"name":"f","description":"Does f","parameters":{"type":"object",'
         b'"properties":{"x":{"type":"integer","maximum":1e16}},"$defs":{}}}},{"type":"function","function":{"name":"g",'
-        b'"parameters":{"type":"object","properties":{}},"strict":true}}],'
+        b'"parameters":{"type":"object","properties":{},"required":[],"additionalProperties":false},"strict":true}}],'
         b'"tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false,'
         b'"max_completion_tokens":100,'
         b'"response_format":{"type":"json_schema","json_schema":{"name":"out","schema":{"type":"object"}}},'
@@ -192,3 +196,102 @@ def test_lone_surrogates_reach_the_wire_escaped() -> None:
         .call.body
     )
     assert b'"\\ud83d"' in body
+
+
+class Inferred:
+    """Arguments whose schema nobody wrote."""
+
+    @staticmethod
+    def model_json_schema() -> dict[str, Any]:
+        """The schema."""
+        return {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]}
+
+
+class Open:
+    """Arguments of any name."""
+
+    @staticmethod
+    def model_json_schema() -> dict[str, Any]:
+        """The schema."""
+        return {"type": "object", "properties": {"a": {"type": "object", "additionalProperties": True}}}
+
+
+def _functions(*tools: ToolSpec) -> tuple[list[dict[str, Any]], list[str]]:
+    request = ChatCodec("m").encode(GenerateContext(messages=USER, tools=tools), stream=False)
+    notes = [note.detail for note in request.notes if note.code == NoteCode.PARAMETER_CHANGED]
+    return [tool["function"] for tool in loads(request.call.body)["tools"]], notes
+
+
+def test_strict_tools_are_sent_in_the_dialect() -> None:
+    """F08: a strict tool's inferred schema is closed and all required; one that cannot be is sent not strict."""
+    (tight, loose, plain), notes = _functions(
+        ToolSpec(name="tight", args_model=Inferred, strict=True),
+        ToolSpec(name="loose", args_model=Open, strict=True),
+        ToolSpec(name="plain", args_model=Inferred),
+    )
+    assert tight["strict"] is True
+    assert tight["parameters"]["required"] == ["a", "b"]
+    assert tight["parameters"]["properties"]["b"] == {"type": ["string", "null"]}
+    assert tight["parameters"]["additionalProperties"] is False
+    assert (loose["strict"], loose["parameters"]) == (False, Open.model_json_schema())
+    assert plain == {"name": "plain", "parameters": Inferred.model_json_schema()}
+    assert [note.partition(":")[2].split()[0] for note in notes] == ["'tight'", "'loose'"]
+
+
+def test_illegal_tool_names_go_and_come_back() -> None:
+    """F26: a name that this API refuses is sent under a legal one everywhere, and calls come back under its own."""
+    name = "files.read/" + "x" * 80
+    codec = ChatCodec("m")
+    call = {"id": "c1", "type": "function", "function": {"name": name, "arguments": "{}"}}
+    history = (
+        *USER,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "done"},
+    )
+    ctx = GenerateContext(messages=history, tools=(ToolSpec(name=name),), tool_choice=name)
+    request = codec.encode(ctx, stream=False)
+    body = loads(request.call.body)
+    legal = body["tools"][0]["function"]["name"]
+    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", legal)
+    assert body["messages"][1]["tool_calls"][0]["function"]["name"] == legal
+    assert body["tool_choice"]["function"]["name"] == legal
+    assert any(name in note.detail and legal in note.detail for note in request.notes)
+    assert call["function"] == {"name": name, "arguments": "{}"}
+    reply = {"choices": [{"message": {"tool_calls": [{**call, "function": {"name": legal, "arguments": "{}"}}]}}]}
+    decoder = codec.decoder(whole=True)
+    decoder.feed(Frame(dumps(reply)))
+    assert [event.tool for event in decoder.close(Ended.FRAMED) if isinstance(event, Call)] == [name]
+
+
+def test_two_tools_that_would_be_sent_alike_are_refused() -> None:
+    """F26: a tool that has the name that another is sent under is refused before anything is sent."""
+    taken = legal_name("a b", dialect="openai-strict")
+    with pytest.raises(InvalidRequestError, match="rename one"):
+        _functions(ToolSpec(name="a b"), ToolSpec(name=taken))
+
+
+class StrictForm(Form):
+    """An output form that asks to be enforced."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._schema = schema
+
+    def response_format(self) -> dict[str, Any] | None:
+        """Its request."""
+        return {"type": "json_schema", "json_schema": {"name": "out", "schema": self._schema, "strict": True}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        ({"type": "object", "properties": {}, "required": [], "additionalProperties": False}, True),
+        ({"type": "object", "properties": {"a": {"type": "object"}}}, False),
+    ],
+)
+def test_an_output_that_cannot_be_enforced_is_not_strict(schema: dict[str, Any], strict: bool) -> None:
+    """F17: an output schema is sent as its author wrote it, strict only where the dialect takes it so."""
+    ctx = GenerateContext(messages=USER, output=StrictForm(schema))
+    request = ChatCodec("m").encode(ctx, stream=False)
+    form = loads(request.call.body)["response_format"]["json_schema"]
+    assert form == {"name": "out", "schema": schema, "strict": strict}
+    assert (not request.notes) is strict

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from isthmus.adapters.anthropic.names import wire_name
+from isthmus.adapters.anthropic.names import SCHEMAS, wire_name
 from isthmus.adapters.anthropic.turns import Transcript
 from isthmus.errors import InvalidRequestError
-from isthmus.models.contract import GenerateContext, ToolSpec
+from isthmus.models.contract import GenerateContext
+from isthmus.models.declare import Declaration, declared
 from isthmus.models.events import Note, NoteCode
+from isthmus.models.reshape import normalise
 
 MAX_TOKENS = 8192
 
@@ -72,6 +74,16 @@ def build_body(ctx: GenerateContext, defaults: Defaults) -> tuple[dict[str, Any]
     return body, (*history.notes, *maker.notes)
 
 
+def _tool(each: Declaration) -> dict[str, Any]:
+    tool: dict[str, Any] = {"name": each.name}
+    if each.description:
+        tool["description"] = each.description
+    tool["input_schema"] = dict(each.parameters)
+    if each.strict is not None:
+        tool["strict"] = each.strict
+    return tool
+
+
 class _Body:
     """The members of a body beside the history; each method gives those that it owns."""
 
@@ -90,29 +102,13 @@ class _Body:
 
     def tools(self) -> dict[str, Any]:
         if self._ctx.tools:
-            tools = [self._tool(spec) for spec in self._ctx.tools]
-            names = [tool["name"] for tool in tools]
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice is not None:
-                raise InvalidRequestError(f"tools: two are called {twice!r} here; rename one")
+            tools = [_tool(each) for each in declared(self._ctx.tools, dialect=SCHEMAS, notes=self.notes)]
             return {"tools": tools}
         if self._history.tools and "tools" not in self._ctx.options:
             # The API refuses tool blocks in a history whose tools nobody declares; 2026-11.
             self.note(NoteCode.HISTORY_CHANGED, "tools: the history's own were declared, and none may be used")
             return {"tools": [{"name": name, "input_schema": {"type": "object"}} for name in self._history.tools]}
         return {}
-
-    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
-        name = wire_name(spec.name)
-        if name != spec.name:
-            self.note(NoteCode.PARAMETER_CHANGED, f"tools: {spec.name!r} is sent as {name!r}")
-        tool: dict[str, Any] = {"name": name}
-        if spec.description:
-            tool["description"] = spec.description
-        tool["input_schema"] = dict(spec.parameters)
-        if spec.strict is not None:
-            tool["strict"] = spec.strict
-        return tool
 
     def tool_choice(self, has_tools: bool, thinks: bool) -> dict[str, Any]:
         choice = self._ctx.tool_choice
@@ -167,11 +163,10 @@ class _Body:
         form = self._ctx.output
         if form is None or form.response_format() is None:
             return {}
-        schema = form.json_schema()
-        closed = _closed(schema)
-        if closed != schema:
-            self.note(NoteCode.PARAMETER_CHANGED, "output: its objects were closed (additionalProperties: false)")
-        return {"output_config": {**(config or {}), "format": {"type": "json_schema", "schema": closed}}}
+        made = normalise(form.json_schema(), SCHEMAS)
+        if made.report.changes or made.report.problems:
+            self.note(NoteCode.PARAMETER_CHANGED, f"output: {made.report.summary()}")
+        return {"output_config": {**(config or {}), "format": {"type": "json_schema", "schema": made.schema}}}
 
     def sampling(self, thinks: bool) -> dict[str, Any]:
         """Temperature, top_p and stop sequences; thinking takes only 1, and 0.95 to 1; Messages API, 2026-11."""
@@ -197,31 +192,3 @@ _CHOICES: Mapping[str, str] = {"auto": "auto", "required": "any", "none": "none"
 
 def _thinks(thinking: Any) -> bool:
     return isinstance(thinking, Mapping) and thinking.get("type") not in (None, "disabled")
-
-
-def _closed(schema: Any) -> Any:
-    """The schema with every object closed, which this API asks of an output's schema; 2026-11."""
-    if isinstance(schema, list | tuple):
-        return [_closed(item) for item in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    made: dict[str, Any] = {}
-    for key, value in schema.items():
-        made[key] = _SUBSCHEMAS.get(key, _as_is)(value)
-    if (made.get("type") == "object" or "properties" in made) and "additionalProperties" not in made:
-        made["additionalProperties"] = False
-    return made
-
-
-def _as_is(value: Any) -> Any:
-    return value
-
-
-def _closed_members(value: Any) -> Any:
-    return {name: _closed(item) for name, item in value.items()} if isinstance(value, Mapping) else value
-
-
-_SUBSCHEMAS: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("properties", "$defs", "definitions"), _closed_members),
-    **dict.fromkeys(("items", "prefixItems", "anyOf", "allOf", "oneOf"), _closed),
-}

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+from isthmus.models.dialects import legal_name
+
+SCHEMAS = "anthropic"
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _OTHER = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def wire_name(name: str) -> str:
-    """A tool's name as it can be sent: itself, or legal characters and a hash of it.
-
-    The same name always gives the same result. Rule of the Messages API, 2026-11: 1 to 128 of letters, digits, _ and -.
-    """
-    return name if _NAME.fullmatch(name) else f"{_OTHER.sub('_', name)[:64]}_{_hash(name)}"
+    """A tool's name as it can be sent; the same name always gives the same result."""
+    return legal_name(name, dialect=SCHEMAS)
 
 
 def wire_id(call_id: str) -> str:

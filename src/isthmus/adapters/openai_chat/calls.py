@@ -137,10 +137,12 @@ class Calls:
 
     Args:
         dialect: the name under which native blocks are kept.
+        names: the tools' own names by those that they were sent under; None where these are the same.
     """
 
-    def __init__(self, dialect: str) -> None:
+    def __init__(self, dialect: str, names: Mapping[str, str] | None = None) -> None:
         self._dialect = dialect
+        self._names = names or {}
         self._slots: list[_Slot] = []
         self._last: _Slot | None = None
         self.notes: list[Note] = []
@@ -175,7 +177,7 @@ class Calls:
             slot.append(text)
         if slot.custom or not (text or learned):
             return None
-        return framed(CallDelta(slot.at, slot.shown_id, slot.name, text), frame)  # type: ignore[no-any-return]
+        return framed(CallDelta(slot.at, slot.shown_id, self._told(slot.name), text), frame)  # type: ignore[no-any-return]
 
     def _learn(self, slot: _Slot, part: _Fragment, frame: Frame) -> bool:
         """Note the labels; says whether there was a new one."""
@@ -195,6 +197,9 @@ class Calls:
         slot.frame = frame
         self._last = slot
         return learned
+
+    def _told(self, name: str | None) -> str | None:
+        return name if name is None else self._names.get(name, name)
 
     def _new(self, part: _Fragment) -> _Slot:
         slot = _Slot(len(self._slots), part.custom)
@@ -328,5 +333,5 @@ class Calls:
         value, problem = parse_arguments(text)
         if problem is not None:
             done.notes.append(Note(NoteCode.CALL_ARGUMENTS_INVALID, f"{slot.name} {call_id}: {problem}"))
-        done.calls.append(framed(Call(slot.name or "", value, call_id, text, problem), slot.frame))
+        done.calls.append(framed(Call(self._told(slot.name) or "", value, call_id, text, problem), slot.frame))
         done.wire.append(slot.wire(call_id))

@@ -8,10 +8,11 @@ from typing import Any
 from isthmus.adapters.classify import classify_reply
 from isthmus.adapters.codec import Request
 from isthmus.adapters.openai_chat.decode import ChatDecoder
-from isthmus.adapters.openai_chat.encode import DEFAULT_CEILING, request_body
+from isthmus.adapters.openai_chat.encode import DEFAULT_CEILING, SCHEMAS, request_body
 from isthmus.adapters.openai_chat.reply import DIALECT
 from isthmus.errors import TierError
 from isthmus.models.contract import GenerateContext
+from isthmus.models.dialects import legal_name
 from isthmus.models.messages import sendable
 from isthmus.wire.call import WireCall, WireReply
 
@@ -49,6 +50,8 @@ class ChatCodec:
         self._ceiling_key = ceiling_key
         self._system, self._effort, self._temperature = system, effort, temperature
         self._stream_usage = stream_usage
+        # The inverse of the names sent so far: the same for every call, so calls may share it.
+        self._names: dict[str, str] = {}
 
     def encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
         """The request for a context; the context is never changed.
@@ -56,6 +59,10 @@ class ChatCodec:
         Raises:
             InvalidRequestError: a message or the tool choice has no form here; names it.
         """
+        for spec in ctx.tools:
+            sent = legal_name(spec.name, dialect=SCHEMAS)
+            if sent != spec.name:
+                self._names[sent] = spec.name
         asked: dict[str, Any] = {"stream": True} if stream else {}
         if stream and self._stream_usage:
             asked["stream_options"] = {"include_usage": True}
@@ -79,7 +86,7 @@ class ChatCodec:
 
     def decoder(self, *, whole: bool) -> ChatDecoder:
         """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""
-        return ChatDecoder(whole=whole)
+        return ChatDecoder(whole=whole, names=self._names)
 
     def classify(self, reply: WireReply) -> TierError:
         """The error that a reply with a status other than 2xx stands for."""

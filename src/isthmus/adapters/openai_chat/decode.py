@@ -112,9 +112,11 @@ class ChatDecoder:
 
     Args:
         whole: whether the one frame is a whole reply, read from `message` where a stream has `delta`.
+        names: the tools' own names by those that they were sent under.
     """
 
-    def __init__(self, *, whole: bool) -> None:
+    def __init__(self, *, whole: bool, names: Mapping[str, str] | None = None) -> None:
+        self._names = names
         self.done = False
         self._whole = whole
         self._usage: dict[str, Any] | None = None
@@ -128,7 +130,7 @@ class ChatDecoder:
         self._fast = None if whole else _plain_text
 
     def _collect(self) -> None:
-        self._main = Choice(0)
+        self._main = Choice(0, self._names)
         self._content = self._main.content
         self._others: dict[int, Choice] = {}
         self._seen_main = False
@@ -266,7 +268,7 @@ class ChatDecoder:
                 self._seen_main = True
                 events += self._main.read(choice, frame, whole=self._whole)
             else:
-                other = self._others.setdefault(index, Choice(index))
+                other = self._others.setdefault(index, Choice(index, self._names))
                 other.held += other.read(choice, frame, whole=self._whole)
         return events
 

@@ -7,24 +7,29 @@ from typing import Any
 
 from isthmus.adapters.openai_chat.history import render
 from isthmus.errors import InvalidRequestError
-from isthmus.models.contract import GenerateContext, ToolSpec
+from isthmus.models.contract import GenerateContext, OutputForm, ToolSpec
+from isthmus.models.declare import Declaration, declared
+from isthmus.models.dialects import legal_name
 from isthmus.models.events import Note, NoteCode
+from isthmus.models.reshape import normalise
+from isthmus.models.strictness import conforms
 
 DEFAULT_CEILING = 8192
+SCHEMAS = "openai-strict"
 
 _CEILINGS = frozenset(("max_tokens", "max_completion_tokens"))
 _CHOICES = frozenset(("auto", "required", "none"))
 _NO_EFFORT = frozenset(("", "off", "none"))
 
 
-def tool(spec: ToolSpec) -> dict[str, Any]:
-    """A tool as this dialect declares it; its schema is sent unchanged."""
-    function: dict[str, Any] = {"name": spec.name}
-    if spec.description:
-        function["description"] = spec.description
-    function["parameters"] = spec.parameters
-    if spec.strict is not None:
-        function["strict"] = spec.strict
+def tool(each: Declaration) -> dict[str, Any]:
+    """A tool as this dialect declares it."""
+    function: dict[str, Any] = {"name": each.name}
+    if each.description:
+        function["description"] = each.description
+    function["parameters"] = each.parameters
+    if each.strict is not None:
+        function["strict"] = each.strict
     return {"type": "function", "function": function}
 
 
@@ -34,7 +39,7 @@ def _tool_choice(choice: str, tools: Iterable[ToolSpec]) -> Any:
     names = [spec.name for spec in tools]
     if choice not in names:
         raise InvalidRequestError(f"tool_choice {choice!r} names no tool of this request: it has {', '.join(names)}")
-    return {"type": "function", "function": {"name": choice}}
+    return {"type": "function", "function": {"name": legal_name(choice, dialect=SCHEMAS)}}
 
 
 def _tools(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> None:
@@ -42,17 +47,32 @@ def _tools(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> Non
         if ctx.tool_choice not in (None, "auto", "none"):
             notes.append(Note(NoteCode.PARAMETER_DROPPED, f"tool_choice {ctx.tool_choice!r}: there are no tools"))
         return
-    body["tools"] = [tool(spec) for spec in ctx.tools]
+    made = declared(ctx.tools, dialect=SCHEMAS, notes=notes)
+    body["tools"] = [tool(each) for each in made]
     if ctx.tool_choice:
         body["tool_choice"] = _tool_choice(ctx.tool_choice, ctx.tools)
     if not ctx.parallel_tool_calls:
         body["parallel_tool_calls"] = False
 
 
-def _settings(ctx: GenerateContext, body: dict[str, Any]) -> None:
-    form = ctx.output.response_format() if ctx.output is not None else None
-    if form is not None:
-        body["response_format"] = form
+def _output(output: OutputForm, body: dict[str, Any], notes: list[Note]) -> None:
+    """The form of the reply as its author wrote it; not strict where no server could enforce that."""
+    form = output.response_format()
+    if form is None:
+        return
+    body["response_format"] = form
+    inner = form.get("json_schema")
+    if not isinstance(inner, Mapping) or not inner.get("strict") or not isinstance(inner.get("schema"), Mapping):
+        return
+    made = normalise(inner["schema"], SCHEMAS)
+    if not conforms(made):
+        notes.append(Note(NoteCode.PARAMETER_CHANGED, f"output: is not strict: {made.report.summary()}"))
+        body["response_format"] = {**form, "json_schema": {**inner, "strict": False}}
+
+
+def _settings(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> None:
+    if ctx.output is not None:
+        _output(ctx.output, body, notes)
     if ctx.effort and ctx.effort.lower() not in _NO_EFFORT:
         body["reasoning_effort"] = ctx.effort
     if ctx.temperature is not None:
@@ -63,6 +83,25 @@ def _settings(ctx: GenerateContext, body: dict[str, Any]) -> None:
         body["stop"] = list(ctx.stop)
     if ctx.seed is not None:
         body["seed"] = ctx.seed
+
+
+def _named(message: Any) -> Any:
+    """A message whose calls have the names that they are declared under; a native form has them already."""
+    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    if not isinstance(calls, list) or all(_legal(call) is None for call in calls):
+        return message
+    return {**message, "tool_calls": [_legal(call) or call for call in calls]}
+
+
+def _legal(call: Any) -> dict[str, Any] | None:
+    """The call under a legal name; None where it has one."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping):
+        return None
+    name = function.get("name")
+    if not isinstance(name, str) or not name or legal_name(name, dialect=SCHEMAS) == name:
+        return None
+    return {**call, "function": {**function, "name": legal_name(name, dialect=SCHEMAS)}}
 
 
 def request_body(
@@ -88,12 +127,13 @@ def request_body(
         InvalidRequestError: a message or the tool choice has no form here.
     """
     messages, notes = render(ctx.messages, dialect)
+    messages = [_named(message) for message in messages]
     lead = [{"role": "system", "content": ctx.brief}] if ctx.brief else []
     body: dict[str, Any] = {"model": model, "messages": [*lead, *messages]}
     _tools(ctx, body, notes)
     if _CEILINGS.isdisjoint(ctx.options):
         body[ceiling_key] = ctx.max_output_tokens or ceiling
-    _settings(ctx, body)
+    _settings(ctx, body, notes)
     body.update(stream)
     for key, value in ctx.options.items():
         if key == "stream":

@@ -44,12 +44,12 @@ _NO_FRAME = Frame(b"")
 class Choice:
     """Collects one choice; a whole message is read by the same methods as a delta."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, names: Mapping[str, str] | None = None) -> None:
         self.index = index
         self.reason: str | None = None
         self.ended = False
         self.diagnostics: dict[str, Any] = {}
-        self.calls = Calls(DIALECT)
+        self.calls = Calls(DIALECT, names)
         self.content: list[Any] = []
         self.notes: list[Note] = []
         self.held: list[Event] = []
