@@ -20,12 +20,12 @@ from isthmus.conformance import replay
 from isthmus.models.events import StepResult
 from isthmus.wire.frame import Frame
 from isthmus.wire.sse import SSEParser
-from support import anthropic_walk, chat_walk, sdk_reading
+from support import anthropic_walk, chat_walk, langserve_walk, sdk_reading
 from support.corpus import Recording, Row, corpus_root, load, rows
 from support.corpus_reasons import reason_for
 from support.cuts import smaller_successes
 
-APIS = ("openai-chat", "anthropic-messages")
+APIS = ("openai-chat", "anthropic-messages", "langserve-invoke", "langserve-stream_events")
 FINISHES = {
     "stop": "stop",
     "eos": "stop",
@@ -80,6 +80,9 @@ def _walk(row: Row, recording: Recording) -> tuple[sdk_reading.Reading, bool] | 
     if recording.status != 200:
         return None
     try:
+        if row.api.startswith("langserve-"):
+            read = langserve_walk.walk(recording.body, stream=row.stream)
+            return sdk_reading.Reading(*read[:4]), read.error
         if row.api == "openai-chat":
             said = chat_walk.walk(recording.body, stream=row.stream)
             return sdk_reading.Reading(said.text, said.calls, said.finish, said.output), said.error

@@ -14,13 +14,17 @@ from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
 from isthmus.wire.sse import SSEParser
 
-_PROVIDERS = {"openai-chat": "openai", "anthropic-messages": "anthropic"}
+_PROVIDERS = {
+    "openai-chat": "openai",
+    "anthropic-messages": "anthropic",
+    **dict.fromkeys(("langserve-invoke", "langserve-stream_events"), "langserve"),
+}
 
 
 @cache
 def codec(api: str) -> Any:
     """The codec that reads an API's replies."""
-    return load_adapter(_PROVIDERS[api], model="m", api_key="none").codec  # type: ignore[attr-defined]
+    return load_adapter(_PROVIDERS[api], model="m", api_key="none", base_url="http://localhost").codec  # type: ignore[attr-defined]
 
 
 def outcome(api: str, frames: list[Frame], ended: Ended) -> StepResult | TierError:

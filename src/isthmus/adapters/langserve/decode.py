@@ -232,8 +232,11 @@ class LangServeDecoder:
         calls, changed = self._hooked(said, answer, settled)
         yield from calls
         yield from settled.natives
+        if finish == FinishReason.TOOL_CALLS and not calls and (changed or answer.answered):
+            notes.append(Note(NoteCode.FINISH_CHANGED, f"{answer.reason!r}: none of the calls is left for the caller"))
+            finish = FinishReason.OTHER.value
         usage = usage_of({"usage": (said[2] if said is not None and said[2] else None) or answer.usage or None})
-        notes += [*self._calls.notes, *settled.notes] if not changed else []
+        notes += settled.notes if calls is settled.calls else []
         yield self._finish(finish, answer, usage, _native(answer, settled, changed, notes), notes)
 
     def _finish(self, finish: str, answer: Answer, usage: Any, native: Native | None, notes: list[Note]) -> Finish:
