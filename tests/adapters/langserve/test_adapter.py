@@ -334,6 +334,17 @@ async def test_a_tool_loop() -> None:
     assert (sent[2]["tool_calls"][0], sent[3]["content"], sent[3]["tool_call_id"]) == (call, "Sunny in Rome", "call_1")
 
 
+@pytest.mark.parametrize("key", ["stop_reason", "stopReason", "finish_reason"])
+async def test_a_truncated_reply_is_continued(key: str) -> None:
+    """The gateway's stop reason is told, so that a reply cut at the ceiling is continued without any code for it."""
+    cut = message("One, ", response_metadata={key: "max_tokens"})
+    rest = message("two.", response_metadata={key: "end_turn"})
+    answers = [stream(stream_bytes([*model_run(output=reply), END])) for reply in (cut, rest)]
+    async with LoopbackServer(answers) as server, aclosing(made(server)) as one:
+        result = await DefaultAgent(name="a", model=one).run("Count.")
+    assert result.final_output == "One, two."
+
+
 def test_settings_reach_it_by_name() -> None:
     """The provider is `langserve`; its settings come by name, texts in the type of the default."""
     one = load_adapter(
