@@ -15,7 +15,6 @@ _RANK0 = {
 }
 _BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
 _SHARED = {"classify", "drive", "openai_chat", "anthropic"}
-_REGISTRY = "isthmus.adapters.registry"
 _TOP = ("console", "studio", "bulk")
 
 
@@ -62,7 +61,7 @@ def may_import(source: str, target: str) -> bool:
     if rank == 4:
         return False
     if rank == 5:
-        return other == "chain" or (group == "conformance" and (other == "transport" or target == _REGISTRY))
+        return other == "chain" or (group == "conformance" and other in ("transport", "adapters"))
     return rank == 7 and other_rank in (5, 6)
 
 
@@ -82,6 +81,7 @@ _PINS: dict[str, tuple[str, ...]] = {
     "opentelemetry": ("isthmus.observability.otel",),
     "jinja2": ("isthmus.models.prompts",),
     "click": ("isthmus.console",),
+    "pytest": ("isthmus.conformance.pytest_plugin",),
     "rich": ("isthmus.console", "isthmus.studio"),
     "textual": ("isthmus.console",),
     "starlette": ("isthmus.studio",),
@@ -138,10 +138,19 @@ BOUNDARIES = {
     "isthmus.adapters.faces",
     "isthmus.adapters.registry",
     "isthmus.models.model",
+    "isthmus.conformance.conform",
+    "isthmus.conformance.laws_hygiene",
+    "isthmus.conformance.laws_maker",
+    "isthmus.conformance.laws_turn",
+    "isthmus.conformance.laws_wire",
+    "isthmus.conformance.reading",
     "isthmus.conformance.recorder",
     "isthmus.models.retry",
     "isthmus.conformance.replay",
+    "isthmus.conformance.seen",
     "isthmus.conformance.server",
+    "isthmus.conformance.subject",
+    "isthmus.conformance.watch",
     "isthmus.console.main",
 }
 
