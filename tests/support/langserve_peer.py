@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+RECORDINGS = ROOT / "tests" / "recordings" / "langserve"
+"""What was recorded from it."""
 HOME = ROOT / ".venvs" / "langserve"
 PINS = (
     "langserve[all]==0.3.3",

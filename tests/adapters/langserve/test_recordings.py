@@ -12,9 +12,10 @@ from isthmus.conformance import replay
 from isthmus.models.events import StepResult
 from support.corpus import REASON, Row, corpus_root, load, rows
 from support.cuts import smaller_successes
+from support.langserve_peer import RECORDINGS
 from support.langserve_walk import walk
 
-OWN = sorted((Path(__file__).resolve().parents[2] / "recordings" / "langserve").iterdir())
+OWN = sorted(RECORDINGS.iterdir())
 APIS = ("langserve-invoke", "langserve-stream_events")
 CORPUS = [row for api in APIS for row in rows(api)]
 needs_corpus = pytest.mark.skipif(corpus_root() is None, reason=REASON)
