@@ -210,6 +210,26 @@ def test_a_chains_dict_gives_its_text(key: str) -> None:
     assert body({"input": "?", key: "Hello"}).text == "Hello"
 
 
+def test_a_chain_that_adds_to_a_dict_streams_its_answer() -> None:
+    """What a model has just said is shown as the root hands it on; what lies beside it in the dict is not."""
+    frames = [event("on_chain_start", input={}), event("on_chain_stream", chunk={"context": ["a page"]})]
+    for text in ("Hel", "lo"):
+        frames.append(event("on_chat_model_stream", ONE, [ROOT], chunk=said(text)))
+        frames.append(event("on_chain_stream", chunk={"answer": text}))
+    frames.append(event("on_chain_end", output={"context": ["a page"], "answer": "Hello"}))
+    assert texts(frames) == ["Hel", "lo"]
+
+
+def test_a_dict_that_grows_is_not_repeated() -> None:
+    """A parser that says all that there is so far in each piece gives its text once, whole at the end."""
+    frames = [event("on_chain_start", input={})]
+    for raw, text in (('{"answer": "', ""), ("Hel", "Hel"), ('lo"}', "Hello")):
+        frames.append(event("on_chat_model_stream", ONE, [ROOT], chunk=said(raw)))
+        frames.append(event("on_chain_stream", chunk={"answer": text}))
+    frames.append(event("on_chain_end", output={"answer": "Hello"}))
+    assert "".join(texts(frames)) == "Hello"
+
+
 def test_data_without_a_text_is_given_as_json_and_noted() -> None:
     """An output that is data alone is not lost."""
     step = body({"city": "Paris", "population": 2102650})

@@ -21,6 +21,7 @@ from isthmus.adapters.langserve.reply import (
     piece_of,
     read,
     reasonings,
+    text_in,
     text_of,
 )
 from isthmus.adapters.openai_chat.calls import Calls, Settled
@@ -65,6 +66,7 @@ class LangServeDecoder:
         self._tools_ran = False
         self._texts: list[str] = []
         self._held = self._reasoned = False
+        self._piece = ""
         self._calls = Calls(DIALECT)
         self._run = ""
         self._named: Mapping[str, Callable[[Frame], Iterable[Event]]] = {
@@ -145,6 +147,8 @@ class LangServeDecoder:
             self._began, self._root, self._run = True, _root(run, kind, value), run
         if kind in _MODELS:
             self._models[run] = step != "end"
+        if kind in _MODELS and step == "stream":
+            self._piece = _text(bare(peek(data, "chunk")))
         if kind == "tool" and step == "start":
             self._tools_ran = True
         if step == "end" and kind in _MODELS:
@@ -165,7 +169,11 @@ class LangServeDecoder:
         return [framed(event, self._frame) for event in self._shown(chunk)]
 
     def _may_show(self, chunk: Any) -> bool:
-        if not isinstance(chunk, str) and not is_message(chunk) and not _is_completion(chunk):
+        if not isinstance(chunk, str | Mapping):
+            return False
+        known = isinstance(chunk, str) or is_message(chunk) or _is_completion(chunk)
+        # Some chains say in each piece all that there is so far: of a dict only what a model has just said is new.
+        if not known and text_in(chunk) not in (None, self._piece):
             return False
         if self._parse is None:
             return True
@@ -324,7 +332,7 @@ def _is_completion(chunk: Any) -> bool:
 def _text(chunk: Any) -> str:
     if isinstance(chunk, str):
         return chunk
-    return text_of(chunk) if is_message(chunk) else str(peek(chunk, "text") or "")
+    return text_of(chunk) if is_message(chunk) else text_in(chunk) or ""
 
 
 def _native(answer: Answer, settled: Settled, changed: bool, notes: list[Note]) -> Native | None:

@@ -48,7 +48,7 @@ def read(output: Any) -> Answer:
     message = message_in(output)
     if message is None:
         holder = _generation(output) or output
-        return Answer(_text_in(holder), None, _reason(holder), _usage(holder))
+        return Answer(text_in(holder), None, _reason(holder), _usage(holder))
     return Answer(text_of(message), message, _reason(message), _usage(message), _answered(output))
 
 
@@ -108,7 +108,8 @@ def _block_texts(blocks: Iterable[Any]) -> Iterator[str]:
             yield block["text"]
 
 
-def _text_in(value: Any) -> str | None:
+def text_in(value: Any) -> str | None:
+    """The text that is an output, or stands in a chain's dict under one of the usual names; None where none does."""
     if isinstance(value, str):
         return value
     if not isinstance(value, Mapping):
