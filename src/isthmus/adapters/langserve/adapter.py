@@ -9,15 +9,15 @@ from urllib.parse import urlsplit, urlunsplit
 from isthmus.adapters.base import ToolCall
 from isthmus.adapters.codec import Reply, Request, Transport
 from isthmus.adapters.drive import WireAdapter
+from isthmus.adapters.langserve.calls import settle, shown
 from isthmus.adapters.langserve.codec import LangServeCodec
 from isthmus.adapters.langserve.decode import Parse
 from isthmus.adapters.langserve.payload import Shape, marker
-from isthmus.adapters.langserve.reply import entries, read
+from isthmus.adapters.langserve.reply import read
 from isthmus.errors import ConfigError, TierError
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event
 from isthmus.models.fold import close
-from isthmus.models.normalise import parse_arguments
 from isthmus.secret import Address, Secret
 from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
@@ -158,16 +158,7 @@ class LangServeAdapter(WireAdapter):
             output: what the runnable returned: a message, a dict, a text.
         """
         answer = read(output)
-        found = entries(answer.message)[0] if answer.message is not None else []
-        calls = [
-            ToolCall(
-                str(entry["id"] or ""), str(said.get("name") or ""), parse_arguments(said.get("arguments"))[0] or {}
-            )
-            for entry in found
-            for said in [entry["function"]]
-            if entry["id"] not in answer.answered
-        ]
-        return answer.text or "", calls, answer.usage
+        return answer.text or "", shown(settle(answer).calls), answer.usage
 
     @property
     def codec(self) -> LangServeCodec:  # type: ignore[override]

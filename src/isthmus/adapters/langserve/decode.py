@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from isthmus.adapters.chat import peek, usage_of
 from isthmus.adapters.classify import Failure, classify_in_band
+from isthmus.adapters.langserve.calls import merged, settle
 from isthmus.adapters.langserve.payload import DIALECT
 from isthmus.adapters.langserve.reply import (
     Answer,
@@ -27,10 +28,9 @@ from isthmus.adapters.langserve.reply import (
 from isthmus.adapters.openai_chat.calls import Calls, Settled
 from isthmus.adapters.openai_chat.merge import exact
 from isthmus.errors import ProtocolError, TierError, TransientError
-from isthmus.models.events import Call, Event, Finish, FinishReason, Native, Note, NoteCode, Text, framed
+from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, framed
 from isthmus.models.finish import finish_of
 from isthmus.models.jsontext import dumps
-from isthmus.models.normalise import make_call
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
 
@@ -38,7 +38,6 @@ Parse: TypeAlias = Callable[[Any], tuple[Any, Any, Any]]
 
 _EXCERPT = 200
 _NOTHING: Any = object()
-_CUT = (FinishReason.LENGTH.value, FinishReason.CONTENT_FILTER.value)
 _MODELS = ("chat_model", "llm")
 # What a hook raises on a piece of an output that is no whole one.
 _HOOK_FAULTS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
@@ -236,15 +235,19 @@ class LangServeDecoder:
         if text:
             yield Text(text)
         finish = finish_of(answer.reason)
-        settled = self._settle(answer, finish, notes)
-        calls, changed = self._hooked(said, answer, settled)
+        settled = settle(answer, seed=self._run, streamed=self._calls, frame=self._frame)
+        calls, changed = settled.calls, own is not None and own != (answer.text or "")
+        # A text has no place for calls: those of the model behind it stand.
+        if said is not None and (said[1] or not isinstance(output, str)):
+            calls = merged(said[1], settled, answer)
+            changed = changed or calls != settled.calls
         yield from calls
         yield from settled.natives
         if finish == FinishReason.TOOL_CALLS and not calls and (changed or answer.answered):
             notes.append(Note(NoteCode.FINISH_CHANGED, f"{answer.reason!r}: none of the calls is left for the caller"))
             finish = FinishReason.OTHER.value
         usage = usage_of({"usage": (said[2] if said is not None and said[2] else None) or answer.usage or None})
-        notes += settled.notes if calls is settled.calls else []
+        notes += settled.notes if calls == settled.calls else []
         yield self._finish(finish, answer, usage, _native(answer, settled, changed, notes), notes)
 
     def _finish(self, finish: str, answer: Answer, usage: Any, native: Native | None, notes: list[Note]) -> Finish:
@@ -281,40 +284,6 @@ class LangServeDecoder:
                 "false, or let _parse_output keep the text"
             )
         return text[len(shown) :]
-
-    def _settle(self, answer: Answer, finish: str, notes: list[Note]) -> Settled:
-        """The calls that are the caller's to run, arguments as the model wrote them wherever the server says so."""
-        message = answer.message or {}
-        found, written = entries(message)
-        left = [entry for entry in found if entry["id"] not in answer.answered]
-        if len(left) < len(found):
-            notes.append(Note(NoteCode.UNKNOWN_CONTENT, f"{len(found) - len(left)} calls were run by the server"))
-        seed = str(message.get("id") or self._run)
-        cut, doubtful = finish in _CUT, answer.reason is None
-        if self._calls and len(left) == len(found) and not message.get("tool_call_chunks"):
-            return self._calls.settle(cut=cut, doubtful=doubtful, seed=seed)
-        # Arguments that LangChain completed look whole: the last call of a reply that was cut may be such a one.
-        guessed = left.pop() if cut and left and not written else None
-        calls = Calls(DIALECT)
-        for entry in left:
-            calls.add(entry, self._frame or Frame(b""), whole=True)
-        settled = calls.settle(cut=cut, doubtful=doubtful, seed=seed)
-        if guessed is not None:
-            settled.natives.append(Native(DIALECT, "tool_call", guessed))
-            detail = f"the call to {guessed['function']['name']} may be cut short and is no call"
-            settled.notes.append(Note(NoteCode.CALL_CUT, detail))
-        return settled
-
-    def _hooked(self, said: Any, answer: Answer, settled: Settled) -> tuple[list[Call], bool]:
-        """The calls, and whether an author's reading differs from the message."""
-        if said is None:
-            return settled.calls, False
-        given = [(str(peek(call, "name") or ""), peek(call, "input"), peek(call, "id")) for call in said[1] or ()]
-        plain = [(call.tool, call.input, call.call_id) for call in settled.calls]
-        same_text = (said[0] or "") == (answer.text or "")
-        if given == plain:
-            return settled.calls, not same_text
-        return [make_call(name, value, call_id=call_id or None) for name, value, call_id in given], True
 
 
 def _root(run: str, kind: str, value: Mapping[str, Any]) -> str | None:
