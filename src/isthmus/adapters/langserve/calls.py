@@ -58,7 +58,7 @@ def _input(call: Call) -> Any:
     return call.arguments if call.problem else call.input
 
 
-def merged(given: Any, settled: Settled, answer: Answer) -> list[Call]:
+def merged(given: Any, settled: Settled, *, answer: Answer) -> list[Call]:
     """The calls of an author's reading: those that he left as they were with all that is known of them.
 
     Args:

@@ -239,7 +239,7 @@ class LangServeDecoder:
         calls, changed = settled.calls, own is not None and own != (answer.text or "")
         # A text has no place for calls: those of the model behind it stand.
         if said is not None and (said[1] or not isinstance(output, str)):
-            calls = merged(said[1], settled, answer)
+            calls = merged(said[1], settled, answer=answer)
             changed = changed or calls != settled.calls
         yield from calls
         yield from settled.natives
