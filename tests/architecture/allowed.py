@@ -107,6 +107,7 @@ CONSTRUCTORS = {
     "AnthropicAdapter",
     "BedrockAdapter",
     "DefaultAgent",
+    "LangServeAdapter",
     "LocalAdapter",
     "OpenAIChatAdapter",
     "OpenAIResponsesAdapter",
@@ -181,6 +182,7 @@ _MAY_NAME: dict[str, tuple[str, ...]] = {
         "isthmus.conformance.wire_chat",
     ),
     "gpt-": ("isthmus.adapters.openai_chat",),
+    "langserve": ("isthmus.adapters.langserve",),
     "xllamacpp": ("isthmus.adapters.local",),
 }
 

@@ -23,6 +23,10 @@ REASONS: tuple[tuple[str, str], ...] = (
         "the only call was cut at the limit, so the reply ended by length",
     ),
     (
+        r"langserve-badtool-.*: (?:calls: ours \[\]|finish: ours 'length')",
+        "the call was cut at the limit: LangChain completes its arguments with a partial parser, here it never runs",
+    ),
+    (
         r"incomplete-partial-json-response: (?:calls: ours \[\]|finish: ours 'length')",
         "the call was cut at the limit: the SDK mends its arguments with a partial parser, here it never runs",
     ),

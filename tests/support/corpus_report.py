@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from isthmus.conformance import replay
 from isthmus.models.events import StepResult
 from isthmus.wire.frame import Frame
-from support import anthropic_walk, bedrock_reading, chat_walk, responses_walk, sdk_reading
+from support import anthropic_walk, bedrock_reading, chat_walk, langserve_walk, responses_walk, sdk_reading
 from support.corpus import Recording, Row, corpus_root, load, rows
 from support.corpus_reasons import reason_for
 from support.cuts import PROVIDERS, parser, smaller_successes
@@ -32,6 +32,8 @@ APIS = (
     "bedrock-converse-stream",
     "bedrock-invoke",
     "bedrock-invoke-stream",
+    "langserve-invoke",
+    "langserve-stream_events",
 )
 FINISHES = {
     "stop": "stop",
@@ -93,6 +95,9 @@ def _walk(row: Row, recording: Recording) -> tuple[sdk_reading.Reading, bool] | 
     if recording.status != 200:
         return None
     try:
+        if row.api.startswith("langserve-"):
+            read = langserve_walk.walk(recording.body, stream=row.stream)
+            return sdk_reading.Reading(*read[:4]), read.error
         if row.api == "openai-chat":
             said = chat_walk.walk(recording.body, stream=row.stream)
             return sdk_reading.Reading(said.text, said.calls, said.finish, said.output), said.error

@@ -16,7 +16,7 @@ from isthmus.wire.frame import Frame
 from isthmus.wire.sse import SSEParser
 
 PROVIDERS = {"openai-chat": "openai", "anthropic-messages": "anthropic", "openai-responses": "openai-responses"}
-_ELSEWHERE = {"bedrock": {"aws_region": "us-east-1"}}
+_ELSEWHERE = {"bedrock": {"aws_region": "us-east-1"}, "langserve": {"base_url": "http://localhost"}}
 
 
 @cache

@@ -32,6 +32,8 @@ def read(api: str, recording: Recording, *, stream: bool) -> Reading:
     Raises:
         Unreadable: with the SDK's own words.
     """
+    if api not in _READERS:
+        raise Unreadable("there is no SDK for it")
     try:
         return _READERS[api](recording, stream)
     except Exception as error:
