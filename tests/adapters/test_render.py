@@ -294,15 +294,24 @@ def test_tools_are_read_in_every_shape() -> None:
         list(read_tools([{"description": "nameless"}]))
 
 
-async def test_what_is_not_text_in_a_result_is_noted_on_the_chat_face() -> None:
-    """F19: the chat face takes results as text, so that an image in one is left out with a note."""
+async def test_what_is_not_text_in_a_result_follows_it_on_the_chat_face() -> None:
+    """F19: the chat face takes results as text: an image in one is shown in a user message after all results."""
     image = {"type": "image_url", "image_url": {"url": "https://e.org/a.png"}}
-    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    calls = [{"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}} for name in "cd"]
     history = (
         {"role": "assistant", "content": None, "tool_calls": calls},
         {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "see"}, image]},
+        {"role": "tool", "tool_call_id": "d", "content": [image]},
+        {"role": "user", "content": "And?"},
     )
     notes: list[Note] = []
     made = await chat_messages(GenerateContext(messages=history), Turns(neutral_turns, "d"), notes=notes)
-    assert made[1]["content"] == "see"
-    assert [note.detail for note in notes] == ["messages[1]: what is not text in a tool's result was left out"]
+    assert [turn["role"] for turn in made] == ["assistant", "tool", "tool", "user", "user"]
+    assert [turn["content"] for turn in made[1:3]] == ["see", "The result is in the user message that follows."]
+    assert [part.get("type") for part in made[3]["content"]] == ["text", "image_url", "text", "image_url"]
+    leads = [part["text"] for part in made[3]["content"][::2]]
+    assert leads == [f"This is what tool call {name} returned beside text:" for name in "cd"]
+    moved = "what is not text in the result was moved into a user message after it"
+    assert [note.detail for note in notes] == [f"messages[{place}]: {moved}" for place in (1, 2)]
+    (*_, last) = await chat_messages(GenerateContext(messages=history[:2]), Turns(neutral_turns, "d"), notes=notes)
+    assert last["content"][1] == image

@@ -15,6 +15,8 @@ from isthmus.models.jsontext import dumps
 from isthmus.models.messages import RESERVED, native_of, text_of
 from isthmus.models.neutral import check_projection
 from isthmus.models.normalise import parse_arguments
+from isthmus.models.parts import TextContent
+from isthmus.models.reading import read_result
 
 _LEADING = ("system", "developer")
 _BLOCKS = ("tool_use", "tool_result")
@@ -94,10 +96,14 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, *, notes: list[Note]
         ProtocolError: `make_tool_turn` returned no list of dicts.
     """
     made: list[Any] = []
+    shown: list[Any] = []
     messages, place = ctx.messages, 0
     while place < len(messages):
         message = messages[place]
         place += 1
+        if shown and message.get("role") != "tool":
+            made.append(role_dict({"role": "user", "content": shown}, ctx))
+            shown = []
         check_projection(message, f"messages[{place - 1}]")
         if not message.get("tool_calls") or turns.make is None:
             note = native_of(message, turns.dialect)[1]
@@ -111,14 +117,20 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, *, notes: list[Note]
         ids = [call.get("id") for call in message["tool_calls"]]
         calls = dict(zip(ids, response.tool_calls or (), strict=False))
         while place < len(messages) and messages[place].get("tool_call_id") in calls:
-            content = messages[place].get("content")
-            if isinstance(content, list | tuple) and any(peek(part, "type") != "text" for part in content):
-                # The chat face takes a result as text; nothing else has a place in (call, output).
-                detail = f"messages[{place}]: what is not text in a tool's result was left out"
+            call = calls[messages[place]["tool_call_id"]]
+            text, moved = _output(messages[place].get("content"))
+            if moved:
+                # A result is text on the chat face: nothing else has a place in (call, output).
+                shown += [{"type": "text", "text": f"This is what tool call {call.id} returned beside text:"}, *moved]
+                detail = (
+                    f"messages[{place}]: what is not text in a tool's result was moved into a user message after it"
+                )
                 notes.append(Note(NoteCode.HISTORY_CHANGED, detail))
-            results.append((calls[messages[place]["tool_call_id"]], _output(content)))
+            results.append((call, text))
             place += 1
         made += await _spliced(turns.make(response, results), ctx)
+    if shown:
+        made.append(role_dict({"role": "user", "content": shown}, ctx))
     return Rendered(made, ctx)
 
 
@@ -130,10 +142,14 @@ async def _spliced(turns: Any, ctx: GenerateContext) -> list[Any]:
     return [role_dict(turn, ctx) if type(turn) is dict and RESERVED in turn else turn for turn in turns]
 
 
-def _output(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return text_of(content) or ("" if content is None else dumps(content).decode())
+def _output(content: Any) -> tuple[str, list[dict[str, Any]]]:
+    """A result's text, and what it has beside text, in the neutral spelling."""
+    read = read_result(content)
+    if isinstance(read, str):
+        return read, []
+    moved = [part.neutral() for part in read if not isinstance(part, TextContent)]
+    text = "".join(part.text for part in read if isinstance(part, TextContent))
+    return text or ("The result is in the user message that follows." if moved else ""), moved
 
 
 def _response(message: Mapping[str, Any], turns: Turns, notes: list[Note]) -> ChatResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from isthmus.models.jsontext import dumps
@@ -54,6 +54,35 @@ def remarks(part: Content) -> tuple[str, ...]:
     if meant is not None and not isinstance(part, meant):
         found.append(f"{media.media_type} in a part of type {part.spelled} was read as {_WORDS[type(part)]}")
     return tuple(found)
+
+
+def media_needs(messages: Iterable[Any]) -> set[str]:
+    """What messages ask of a model beside reading text, in the words of `supports`: "images", "documents", "audio".
+
+    Tool results count too. A text file that is here is text, which every adapter can say.
+    """
+    return {word for message in messages if isinstance(message, Mapping) for word in _of_content(message)}
+
+
+def _of_content(message: Mapping[str, Any]) -> Iterator[str]:
+    content = message.get("content")
+    if content is None or isinstance(content, str):
+        return
+    for part in [content] if isinstance(content, Mapping) else content if isinstance(content, list | tuple) else ():
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if isinstance(kind, str) and (kind in _MEANT or kind in _RESULTS):
+            yield from _needs(read_part(part))
+
+
+def _needs(part: Content) -> Iterator[str]:
+    if isinstance(part, ResultContent):
+        for item in part.content if isinstance(part.content, tuple) else ():
+            yield from _needs(item)
+    elif isinstance(part, ImageContent | AudioContent | FileContent):
+        media = part.media
+        here = media.text is not None or media.data is not None
+        if not (isinstance(part, FileContent) and media.is_text and here):
+            yield _SUPPORTED_AS[type(part)]
 
 
 def _text(part: Mapping[str, Any]) -> Content:
@@ -189,6 +218,8 @@ def _thinking(part: Mapping[str, Any]) -> Content:
 _AUDIO = {"mp3": "mpeg"}
 _FAMILIES: Mapping[str, type] = {"image": ImageContent, "audio": AudioContent}
 _WORDS = {ImageContent: "an image", FileContent: "a document", AudioContent: "a sound"}
+_SUPPORTED_AS: Mapping[type, str] = {ImageContent: "images", FileContent: "documents", AudioContent: "audio"}
+_RESULTS = ("tool_result", "function_call_output")
 _MEANT: Mapping[str, type] = {
     **dict.fromkeys(("image_url", "input_image", "image"), ImageContent),
     **dict.fromkeys(("file", "input_file", "document"), FileContent),
