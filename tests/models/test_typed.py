@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from isthmus.errors import InvalidRequestError
-from isthmus.models import CallContent, ImageContent, Media, TextContent, TypedMessage
+from isthmus.models import CallContent, ImageContent, Media, MessageDict, TextContent, TypedMessage
 from isthmus.models.jsontext import dumps
 from support.media_samples import MESSAGES, b64, data_url
 
@@ -114,3 +114,8 @@ def test_json_to_message_to_json_is_the_identity(message: dict[str, Any]) -> Non
     read = TypedMessage.from_json(text)
     assert read.to_json() == text
     assert TypedMessage.from_dict(read.to_dict()) == read
+
+
+def test_a_message_dict_is_a_dict() -> None:
+    """`MessageDict` names what a message is: a plain dict."""
+    assert MessageDict == dict[str, Any]

@@ -122,9 +122,7 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, *, notes: list[Note]
             if moved:
                 # A result is text on the chat face: nothing else has a place in (call, output).
                 shown += [{"type": "text", "text": f"This is what tool call {call.id} returned beside text:"}, *moved]
-                detail = (
-                    f"messages[{place}]: what is not text in a tool's result was moved into a user message after it"
-                )
+                detail = f"messages[{place}]: what is not text in the result was moved into a user message after it"
                 notes.append(Note(NoteCode.HISTORY_CHANGED, detail))
             results.append((call, text))
             place += 1

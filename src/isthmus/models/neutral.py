@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from isthmus.errors import InvalidRequestError
 from isthmus.models.enums import MessageRole
 from isthmus.models.events import Note, NoteCode
-from isthmus.models.messages import RESERVED, check_form, copied, text_of, without_reserved
+from isthmus.models.messages import RESERVED, check_form, copied, listed, text_of, without_reserved
 from isthmus.models.parts import CallContent, Content, OtherContent, ResultContent, TextContent, ThinkingContent
 from isthmus.models.reading import read_part, read_result, remarks
 
@@ -40,9 +40,10 @@ def to_neutral(messages: Iterable[Mapping[str, Any]], *, notes: list[Note] | Non
     notes = [] if notes is None else notes
     made: list[dict[str, Any]] = []
     open_turn: dict[str, Any] | None = None
-    for at, message in enumerate(messages):
+    for at, message in enumerate(listed(messages)):
         place = f"messages[{at}]"
         check_form(message, place)
+        _check_said(message, place)
         for item, own in _items(message, place, notes):
             if "role" in item:
                 turns = split(item, place, spell=_spell_for(notes), notes=notes)
@@ -53,6 +54,12 @@ def to_neutral(messages: Iterable[Mapping[str, Any]], *, notes: list[Note] | Non
                 assistant = bool(turns) and turns[-1].get("role") == MessageRole.ASSISTANT
                 open_turn = turns[-1] if own and assistant else None
     return made
+
+
+def _check_said(message: Mapping[str, Any], place: str) -> None:
+    role, kind = message.get("role"), message.get("type")
+    if not (isinstance(role, str) and role) and ("role" in message or not isinstance(kind, str)):
+        raise InvalidRequestError(f"{place}: has neither a role nor, as a provider's own item, a type: give it a role")
 
 
 def check_projection(message: Mapping[str, Any], place: str) -> None:
@@ -74,7 +81,7 @@ def check_projection(message: Mapping[str, Any], place: str) -> None:
 
 def _items(message: Mapping[str, Any], place: str, notes: list[Note]) -> Iterable[tuple[dict[str, Any], bool]]:
     """The message's own projection; where it has none, its native items; and whether it is such an item."""
-    plain = {key: copied(value) for key, value in message.items() if key not in (RESERVED, NATIVE_INPUT)}
+    plain = {key: without_reserved(value) for key, value in message.items() if key not in (RESERVED, NATIVE_INPUT)}
     held = message.get(RESERVED)
     mark = {key: value for key, value in held.items() if key != "native"} if isinstance(held, Mapping) else {}
     marked = {RESERVED: mark} if mark else {}
@@ -131,8 +138,11 @@ def _spell_for(notes: list[Note]) -> Spell:
         said = remarks(part)
         notes.extend(Note(NoteCode.HISTORY_CHANGED, f"{place}: {remark}") for remark in said)
         neutral = part.neutral()
-        own = part.spelled in (neutral.get("type"), "refusal")
-        return part.to_dict() if own and not said else neutral
+        if part.spelled in (neutral.get("type"), "refusal") and not said:
+            return part.to_dict()
+        if part.beside:
+            notes.append(Note(NoteCode.HISTORY_CHANGED, f"{place}: {', '.join(part.beside)} left out"))
+        return neutral
 
     return spell
 

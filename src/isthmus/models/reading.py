@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from isthmus.models.jsontext import dumps
-from isthmus.models.media import Media, from_base64, from_url
+from isthmus.models.media import Media, from_base64, from_url, named
 from isthmus.models.messages import without_reserved
 from isthmus.models.parts import (
     AudioContent,
@@ -94,6 +94,8 @@ def _text(part: Mapping[str, Any]) -> Content:
 
 def _by_media(media: Media, kind: type, *, detail: str | None = None) -> Content:
     """The part for what the media is; the kind that it was spelled as where the media does not say."""
+    if media.data == "" and not media.is_text:
+        raise ValueError(f"the data is empty ({media.media_type or 'of no media type'}): leave the part out")
     family = (media.media_type or "").partition("/")[0]
     kind = _FAMILIES.get(family, FileContent if media.media_type else kind)
     if kind is ImageContent:
@@ -124,8 +126,7 @@ def _file(part: Mapping[str, Any]) -> Content:
         raise ValueError(f"a part of type {part['type']} needs file_data (a data URL), file_url or file_id")
     if data.startswith(("http://", "https://", "data:")):
         return _by_media(from_url(data, name=name), FileContent)
-    said = "application/pdf" if name is not None and name.lower().endswith(".pdf") else None
-    return _by_media(from_base64(data, said, name=name), FileContent)
+    return _by_media(from_base64(data, named(name), name=name), FileContent)
 
 
 def _sound(part: Mapping[str, Any]) -> Content:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from isthmus.errors import InvalidRequestError
 from isthmus.models.jsontext import dumps, loads
 from isthmus.models.messages import copied
 from isthmus.models.parts import CallContent, Content, TextContent
 from isthmus.models.reading import read_part
+
+MessageDict: TypeAlias = dict[str, Any]
+"""A message as a plain dict in the shape of Chat Completions, or a provider's own item."""
 
 _FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 
