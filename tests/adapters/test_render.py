@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -315,3 +316,33 @@ async def test_what_is_not_text_in_a_result_follows_it_on_the_chat_face() -> Non
     assert [note.detail for note in notes] == [f"messages[{place}]: {moved}" for place in (1, 2)]
     (*_, last) = await chat_messages(GenerateContext(messages=history[:2]), Turns(neutral_turns, "d"), notes=notes)
     assert last["content"][1] == image
+
+
+def test_blocks_of_a_tool_turn_lose_nothing() -> None:
+    """F16: reasoning, server blocks, members of a text and the failure of a result stay, in dicts and in objects."""
+    thinking = {"type": "thinking", "thinking": "t", "signature": "s"}
+    server = {"type": "server_tool_use", "id": "s1", "name": "search", "input": {}}
+    text = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
+    use = {"type": "tool_use", "id": "c", "name": "f", "input": {"n": 10**20}}
+    failed = {"type": "tool_result", "tool_use_id": "c", "content": "no", "is_error": True}
+    for wrap in (dict, lambda block: SimpleNamespace(**block)):
+        blocks = [wrap(block) for block in (thinking, text, server, use)]
+        turns = [{"role": "assistant", "content": blocks}, {"role": "user", "content": [wrap(failed), wrap(text)]}]
+        said, result, rest = read_context(turns).messages
+        assert said["content"] == [thinking, text, server]
+        assert said["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"n":100000000000000000000}'}
+        assert result == {"role": "tool", "tool_call_id": "c", "content": "no", "is_error": True}
+        assert rest == {"role": "user", "content": [text]}
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        ({"type": "tool_use", "id": 5, "name": "f", "input": {}}, "needs an id and a name"),
+        ({"type": "tool_result", "content": "x"}, "needs the id of the call"),
+    ],
+)
+def test_a_block_that_cannot_be_read_is_named(block: dict[str, Any], words: str) -> None:
+    """A call without an id, or a result of no call, is refused with its place."""
+    with pytest.raises(InvalidRequestError, match=rf"messages\[1\]\.content\[0\]: .*{words}"):
+        read_context([{"role": "user", "content": "x"}, {"role": "assistant", "content": [block]}])

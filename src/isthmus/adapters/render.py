@@ -13,7 +13,7 @@ from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import dumps
 from isthmus.models.messages import RESERVED, native_of, text_of
-from isthmus.models.neutral import check_projection
+from isthmus.models.neutral import check_projection, split
 from isthmus.models.normalise import parse_arguments
 from isthmus.models.parts import TextContent
 from isthmus.models.reading import read_result
@@ -241,7 +241,8 @@ def read_context(messages: Any, tools: Any = None, *, own_brief: str = "", **set
         changes["tools"] = tuple(read_tools(tools))
         if len(changes["tools"]) == len(base.tools) and tool_dicts(changes["tools"]) == tool_dicts(base.tools):
             changes["tools"] = base.tools
-    neutral = tuple(item for turn in turns[lead:] for item in _neutral(turn))
+    later = enumerate(turns[lead:], lead)
+    neutral = tuple(item for place, turn in later for item in _neutral(turn, f"messages[{place}]"))
     return replace(base, **{**changes, "brief": brief, "messages": neutral})
 
 
@@ -255,40 +256,22 @@ def _original(message: Any, place: int) -> Mapping[str, Any]:
     return message
 
 
-def _neutral(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _neutral(message: Mapping[str, Any], place: str) -> Iterable[Mapping[str, Any]]:
     """A message with tool blocks as neutral messages; any other as it is."""
     content = message.get("content")
     if not isinstance(content, list | tuple) or not any(peek(block, "type") in _BLOCKS for block in content):
-        yield message
-        return
-    rest = [block for block in content if peek(block, "type") not in _BLOCKS]
-    calls = [block for block in content if peek(block, "type") == "tool_use"]
-    for block in content:
-        if peek(block, "type") == "tool_result":
-            answer = peek(block, "content")
-            parts = answer if isinstance(answer, str) else _parts(answer or [])
-            yield {"role": "tool", "tool_call_id": peek(block, "tool_use_id"), "content": parts}
-    if calls:
-        yield {"role": "assistant", "content": _parts(rest) or None, "tool_calls": [_neutral_call(b) for b in calls]}
-    elif rest:
-        yield {**message, "content": _parts(rest)}
+        return [message]
+    blocks = [_as_dict(block) for block in content]
+    return split({**message, "content": blocks}, place, spell=lambda part, _: part.to_dict(), notes=[], whole=True)
 
 
-def _parts(blocks: Sequence[Any]) -> Any:
-    """Blocks as content: a string where they are text alone."""
-    if all(peek(block, "type") == "text" for block in blocks):
-        return "".join(str(peek(block, "text") or "") for block in blocks)
-    return list(blocks)
-
-
-def _neutral_call(block: Any) -> dict[str, Any]:
-    value = peek(block, "input")
-    arguments = value if isinstance(value, str) else dumps(value or {}).decode()
-    return {
-        "id": peek(block, "id"),
-        "type": "function",
-        "function": {"name": peek(block, "name"), "arguments": arguments},
-    }
+def _as_dict(block: Any) -> Any:
+    """A block that an SDK made an object of, as the dict that it stands for; anything else as it is."""
+    if isinstance(block, str | Mapping):
+        return block
+    dump = getattr(block, "model_dump", None)
+    made = dump(exclude_none=True) if callable(dump) else getattr(block, "__dict__", block)
+    return dict(made) if isinstance(made, Mapping) else block
 
 
 def read_tools(tools: Any) -> Iterator[ToolSpec]:

@@ -147,7 +147,9 @@ def _spell_for(notes: list[Note]) -> Spell:
     return spell
 
 
-def split(message: dict[str, Any], place: str, *, spell: Spell, notes: list[Note]) -> list[dict[str, Any]]:
+def split(
+    message: dict[str, Any], place: str, *, spell: Spell, notes: list[Note], whole: bool = False
+) -> list[dict[str, Any]]:
     """A message as neutral turns: calls out of its parts, results as tool messages of their own, in front.
 
     Args:
@@ -155,6 +157,7 @@ def split(message: dict[str, Any], place: str, *, spell: Spell, notes: list[Note
         place: where it stands, for notes and errors.
         spell: how the parts that stay are said.
         notes: takes a note of each thing that was dropped.
+        whole: whether to drop nothing: reasoning and blocks of a provider's own tools stay too.
 
     Raises:
         InvalidRequestError: a content or a part that is none; names it.
@@ -168,7 +171,7 @@ def split(message: dict[str, Any], place: str, *, spell: Spell, notes: list[Note
         if content is not None and not isinstance(content, str):
             raise InvalidRequestError(f"{place}.content: must be text or a list of parts, not {type(content).__name__}")
         return [message]
-    taken = _Taken(place, spell, notes)
+    taken = _Taken(place, spell, notes, whole)
     for number, part in enumerate(content):
         taken.take(part, f"{place}.content[{number}]")
     return taken.turns(message)
@@ -189,7 +192,8 @@ def _tool(message: dict[str, Any], place: str, spell: Spell, notes: list[Note]) 
 class _Taken:
     """A list of parts taken apart: those that stay, calls, and results that become turns of their own."""
 
-    def __init__(self, place: str, spell: Spell, notes: list[Note]) -> None:
+    def __init__(self, place: str, spell: Spell, notes: list[Note], whole: bool) -> None:
+        self._whole = whole
         self._place = place
         self._spell = spell
         self._notes = notes
@@ -205,13 +209,14 @@ class _Taken:
             raise InvalidRequestError(f"{place}: a part must be a dict with a 'type', not {type(part).__name__}")
         kind = str(part.get("type"))
         read = read_part(part)
-        if kind in _SERVER_BLOCKS or kind.endswith(_SERVER_TOOLS) or isinstance(read, ThinkingContent):
+        elsewhere = kind in _SERVER_BLOCKS or kind.endswith(_SERVER_TOOLS) or isinstance(read, ThinkingContent)
+        if elsewhere and not self._whole:
             self._notes.append(Note(NoteCode.NATIVE_DROPPED, f"{self._place}: a {kind} block was left out"))
         elif isinstance(read, CallContent):
             self._calls.append(without_reserved(read.neutral()))
         elif isinstance(read, ResultContent):
             self._results.append(_answer(read, place, self._spell))
-        elif isinstance(read, TextContent) and not read.text.strip():
+        elif isinstance(read, TextContent) and not read.text.strip() and not self._whole:
             self._notes.append(Note(NoteCode.HISTORY_CHANGED, f"{self._place}: an empty text part was left out"))
         else:
             self._keep(read, kind, place)
