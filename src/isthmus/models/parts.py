@@ -15,11 +15,22 @@ class _Part:
 
     Args:
         extra: members beside the ones that were read, kept for whoever knows them.
+
+    Raises:
+        TypeError: its media is no `Media`, or its text no text.
     """
 
     type: ClassVar[str] = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
     _origin: Any = field(default=None, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        if hasattr(self, "media") and not isinstance(self.media, Media):
+            raise TypeError(f"{name}.media: must be a Media, not {type(self.media).__name__}: write Media(url=…)")
+        text: Any = getattr(self, "text", "")
+        if not isinstance(text, str):
+            raise TypeError(f"{name}.text: must be text, not {type(text).__name__}")
 
     def to_dict(self) -> dict[str, Any]:
         """The part as a dict: the very one it was read from, else in the neutral spelling."""
