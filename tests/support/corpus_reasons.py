@@ -11,6 +11,10 @@ REASONS: tuple[tuple[str, str], ...] = (
         "the message holds a refusal: the contract has a finish for that, the wire has none",
     ),
     (
+        r": finish: ours 'other', \w+.* 'stop'$",
+        "the reply waits for its caller (a command to run, an approval): the contract has no finish for that",
+    ),
+    (
         r"truncation-matrix-.*: calls: ",
         "the reply stopped at its limit inside a call's arguments: such a call is no call and never runs",
     ),

@@ -20,14 +20,16 @@ from isthmus.conformance import replay
 from isthmus.models.events import StepResult
 from isthmus.wire.frame import Frame
 from isthmus.wire.sse import SSEParser
-from support import anthropic_walk, chat_walk, sdk_reading
+from support import anthropic_walk, chat_walk, responses_walk, sdk_reading
 from support.corpus import Recording, Row, corpus_root, load, rows
 from support.corpus_reasons import reason_for
-from support.cuts import smaller_successes
+from support.cuts import PROVIDERS, smaller_successes
 
-APIS = ("openai-chat", "anthropic-messages")
+APIS = ("openai-chat", "anthropic-messages", "openai-responses")
 FINISHES = {
     "stop": "stop",
+    "completed": "stop",
+    "max_output_tokens": "length",
     "eos": "stop",
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -60,7 +62,7 @@ def check(row: Row, *, quick: bool) -> Checked:
     root = corpus_root()
     assert root is not None
     recording = load(row)
-    result = replay(root / row.path)
+    result = replay(root / row.path, adapter=PROVIDERS[row.api])
     checked = Checked(row, "error" if result.error else "result")
     walked = _walk(row, recording)
     failed = recording.status != 200 or walked is None or walked[1]
@@ -83,6 +85,9 @@ def _walk(row: Row, recording: Recording) -> tuple[sdk_reading.Reading, bool] | 
         if row.api == "openai-chat":
             said = chat_walk.walk(recording.body, stream=row.stream)
             return sdk_reading.Reading(said.text, said.calls, said.finish, said.output), said.error
+        if row.api == "openai-responses":
+            reply = responses_walk.walk(recording.body, stream=row.stream)
+            return sdk_reading.Reading(reply.text, reply.calls, reply.finish, reply.output), reply.error
         plain = anthropic_walk.walk(_frames(recording.body) if row.stream else [Frame(recording.body)])
     except (ValueError, KeyError):
         return None

@@ -14,13 +14,13 @@ from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
 from isthmus.wire.sse import SSEParser
 
-_PROVIDERS = {"openai-chat": "openai", "anthropic-messages": "anthropic"}
+PROVIDERS = {"openai-chat": "openai", "anthropic-messages": "anthropic", "openai-responses": "openai-responses"}
 
 
 @cache
 def codec(api: str) -> Any:
     """The codec that reads an API's replies."""
-    return load_adapter(_PROVIDERS[api], model="m", api_key="none").codec  # type: ignore[attr-defined]
+    return load_adapter(PROVIDERS[api], model="m", api_key="none").codec  # type: ignore[attr-defined]
 
 
 def outcome(api: str, frames: list[Frame], ended: Ended) -> StepResult | TierError:

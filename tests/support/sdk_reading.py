@@ -98,4 +98,37 @@ def _messages(recording: Recording, stream: bool) -> Reading:
     return Reading(text, calls, message.stop_reason, message.usage.output_tokens)
 
 
-_READERS: dict[str, Callable[[Recording, bool], Reading]] = {"openai-chat": _chat, "anthropic-messages": _messages}
+def _responses(recording: Recording, stream: bool) -> Reading:
+    import openai
+
+    client = _client(openai, recording, "http://localhost/v1")
+    text = ""
+    if stream:
+        done: list[Any] = []
+        reply: Any = None
+        for event in client.responses.create(model="m", input="-", stream=True):
+            if event.type in ("response.output_text.delta", "response.refusal.delta"):
+                text += event.delta
+            elif event.type == "response.output_item.done":
+                done.append(event.item)
+            elif event.type in ("response.completed", "response.incomplete"):
+                reply = event.response
+                break
+        items = reply.output or done
+    else:
+        reply = client.responses.create(model="m", input="-")
+        items = reply.output
+    if not text:
+        parts = [part for item in items if item.type == "message" for part in item.content]
+        text = "".join(part.text if part.type == "output_text" else part.refusal for part in parts)
+    calls = [(item.name, _value(item.arguments)) for item in items if item.type == "function_call"]
+    details = reply.incomplete_details
+    finish = (details.reason if details else None) or reply.status
+    return Reading(text, calls, finish, reply.usage.output_tokens if reply.usage else None)
+
+
+_READERS: dict[str, Callable[[Recording, bool], Reading]] = {
+    "openai-chat": _chat,
+    "anthropic-messages": _messages,
+    "openai-responses": _responses,
+}
