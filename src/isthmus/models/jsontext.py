@@ -75,17 +75,19 @@ def dumps(value: Any) -> bytes:
     try:
         return _encode(value)
     except (TypeError, UnicodeEncodeError, msgspec.EncodeError, OverflowError):
-        return json.dumps(_plain(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
+        return _piecewise(value)
 
 
-def _plain(value: Any) -> Any:
-    """A value that the standard library can encode: `Raw` decoded, structs and enums as plain values."""
-    if isinstance(value, msgspec.Raw):
-        return json.loads(bytes(value))
+def _piecewise(value: Any) -> bytes:
+    """A value that msgspec refuses for an integer beyond 64 bits or a lone surrogate; all else in it as ever."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        members = (_piecewise(str(key)) + b":" + _piecewise(item) for key, item in value.items())
+        return b"{" + b",".join(members) + b"}"
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    return msgspec.to_builtins(value)
+        return b"[" + b",".join(map(_piecewise, value)) + b"]"
+    try:
+        return _encode(value)
+    except (UnicodeEncodeError, msgspec.EncodeError, OverflowError):
+        if isinstance(value, str | int):
+            return json.dumps(value).encode("ascii")
+        return _piecewise(msgspec.to_builtins(value, builtin_types=(Raw,), enc_hook=_builtin))

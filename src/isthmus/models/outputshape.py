@@ -83,9 +83,7 @@ def _made_strict(schema: dict[str, Any], type: Any) -> dict[str, Any]:
     try:
         return ensure_strict_json_schema(schema)
     except ValueError as error:
-        raise OutputDefinitionError(
-            f"OutputSchema({shown(type)}): {error}: name all its keys, or pass strict_json_schema=False"
-        ) from None
+        raise OutputDefinitionError(f"OutputSchema({shown(type)}): {error}") from None
 
 
 class _Judge:
@@ -129,7 +127,7 @@ def _is_type(annotation: Any) -> bool:
 def _given(schema: Mapping[str, Any]) -> dict[str, Any]:
     try:
         made = loads(dumps(schema))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise OutputDefinitionError(f"OutputSchema: the schema is no JSON: {error}") from None
     kinds = made.get("type")
     strange = [
