@@ -40,6 +40,12 @@ OBJECTS = st.dictionaries(
         pytest.param('{"a": "[word]"}', {"a": "[word]"}, id="a word in brackets is text"),
         pytest.param('{"a": True, "b": None}', {"a": True, "b": None}, id="Python's literals"),
         pytest.param('x {"n": 12345678901234567890123}', {"n": 12345678901234567890123}, id="large numbers are exact"),
+        pytest.param(
+            'x {"n": 9007199254740993.0}', {"n": 9007199254740993}, id="whole numbers beyond floats are exact"
+        ),
+        pytest.param(
+            '<think>Perhaps {"a": 5}?</think>\n{"a": 6}', {"a": 6}, id="a draft in the reasoning is no answer"
+        ),
         pytest.param("No JSON here at all.", None, id="prose"),
         pytest.param("", None, id="nothing"),
         pytest.param("[1, 2]", None, id="a list"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
+from math import isinf
 from typing import Any
 
 import msgspec
 
 Raw = msgspec.Raw
+_ALL_INTEGERS = 2**53
 
 
 class WrittenFloat(float):
@@ -56,6 +59,30 @@ def loads(data: bytes | str) -> Any:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return json.loads(data if isinstance(data, str) else bytes(data))
+
+
+def exactly(text: str | bytes) -> tuple[Any, bool]:
+    """Decode JSON without losing digits, and whether there were any to lose.
+
+    A number that a float does not hold is an int where it is whole and beyond 2^53, else a `WrittenFloat`.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    lost: list[str] = []
+
+    def read(number: str) -> Any:
+        nearest = float(number)
+        if isinf(nearest):
+            return nearest
+        exact, large = Decimal(number), abs(nearest) >= _ALL_INTEGERS
+        if exact == Decimal(nearest if large else repr(nearest)):
+            return nearest
+        lost.append(number)
+        return int(exact) if large and exact == exact.to_integral_value() else WrittenFloat(number)
+
+    found = json.loads(text, parse_float=read)
+    return found, bool(lost)
 
 
 def fields(data: bytes | str | msgspec.Raw) -> dict[str, msgspec.Raw]:
