@@ -200,6 +200,9 @@ class GenerateContext:
                 if isinstance(value, str | Mapping):
                     raise TypeError(f"{name}: must be a sequence, not {type(value).__name__}")
                 object.__setattr__(self, name, tuple(value))
+        for place, tool in enumerate(self.tools):
+            if not isinstance(tool, ToolSpec):
+                raise TypeError(f"tools[{place}]: must be a Tool or a ToolSpec, not {type(tool).__name__}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A read-only mapping can be neither copied nor pickled.
