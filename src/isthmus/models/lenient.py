@@ -130,9 +130,9 @@ def _exact(text: str, place: int) -> dict[str, Any] | None:
     """The object that begins here, where it is strict JSON."""
     try:
         end = _DECODER.raw_decode(text, place)[1]
-    except ValueError:
+        found: dict[str, Any] = exactly(text[place:end])[0]
+    except (ValueError, RecursionError):
         return None
-    found: dict[str, Any] = exactly(text[place:end])[0]
     return found
 
 
@@ -211,7 +211,7 @@ class _Reader:
         if word.end() == len(self._text):
             raise _Ended
         if _NUMBER.fullmatch(word[0]):
-            return exactly(word[0])[0], word.end()
+            return _number(word[0]), word.end()
         if word[0] not in _LITERALS:
             raise _Unreadable
         return _LITERALS[word[0]], word.end()
@@ -242,6 +242,14 @@ class _Reader:
             return False
         rest, after = self._at(place + 1)
         return rest in ('"', "{", "[") or _NEXT_KEY.match(self._text, after) is not None or _scalar(self._text, after)
+
+
+def _number(word: str) -> Any:
+    try:
+        return exactly(word)[0]
+    except ValueError:
+        # More digits than Python reads.
+        raise _Unreadable from None
 
 
 def _scalar(text: str, place: int) -> bool:
