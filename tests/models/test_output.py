@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -510,3 +511,12 @@ def test_strict_models_keep_numbers_and_dates() -> None:
 
     text = '{"on": "2026-11-30", "number": 9007199254740993.0}'
     assert OutputSchema(Due).validate_json(text) == Due(on=date(2026, 11, 30), number=9007199254740993)
+
+
+@pytest.mark.parametrize("depth", [200, 400, 900])
+@pytest.mark.parametrize("form", [Node, int, {"type": "object", "additionalProperties": {"$ref": "#"}}], ids=str)
+def test_a_reply_without_bottom_does_not_fit(form: Any, depth: int) -> None:
+    """However deeply a reply is nested, it is read or is a ValueError; nothing else comes of it."""
+    for text in ('{"a":' * depth + "5" + "}" * depth, '{"a":' + "[" * depth + "]" * depth + "}", '{"a":' * depth):
+        with suppress(ValueError):
+            OutputSchema(form).validate_json(text)

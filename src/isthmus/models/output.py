@@ -166,6 +166,12 @@ class OutputSchema(Generic[T]):
         if self._shape is None:
             return text  # type: ignore[return-value]
         try:
+            return self._read(text, strict)
+        except RecursionError:
+            raise ValueError(f"{self.name()}: the reply is nested too deeply to be read") from None
+
+    def _read(self, text: str, strict: bool) -> T:
+        try:
             whole = loads(text)
         except (ValueError, RecursionError):
             if strict:
