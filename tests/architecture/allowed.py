@@ -6,7 +6,7 @@ from architecture.source import Module
 
 _RANK0 = {f"isthmus.{name}" for name in ("errors", "secret", "sync", "version", "wire.frame", "wire.retryafter")}
 _BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
-_SHARED = {"classify", "drive", "openai_chat", "anthropic"}
+_SHARED = {"classify", "drive", "endpoint", "openai_chat", "anthropic"}
 _REGISTRY = "isthmus.adapters.registry"
 _TOP = ("console", "studio", "bulk")
 

@@ -90,7 +90,7 @@ class WireAdapter(ModelAdapter):
 
         What the reply is decides how it is read, not what was asked for: servers answer either with either.
         """
-        opened = self._open(self.codec.encode(ctx, stream=True))
+        opened = self._open(self._encode(ctx, stream=True))
         del ctx
         async with opened as reading:
             try:
@@ -115,7 +115,7 @@ class WireAdapter(ModelAdapter):
 
     async def _whole(self, fold: Fold, ctx: GenerateContext) -> None:
         """The same for a reply asked for whole, into a fold: nobody waits for its events one by one."""
-        opened = self._open(self.codec.encode(ctx, stream=False))
+        opened = self._open(self._encode(ctx, stream=False))
         del ctx
         async with opened as reading:
             try:
@@ -125,6 +125,10 @@ class WireAdapter(ModelAdapter):
             except TierError as error:
                 frames = None
                 raise error.with_traceback(None) from error.__cause__
+
+    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        """The request for a context, once a call."""
+        return self.codec.encode(ctx, stream=stream)
 
     @asynccontextmanager
     async def _open(self, request: Request) -> AsyncGenerator[_Reading, None]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import re
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from isthmus.adapters.openai_chat.codec import ChatCodec
+from isthmus.adapters.openai_chat.server import OPENAI
 from isthmus.errors import InvalidRequestError
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.dialects import legal_name
@@ -111,7 +113,7 @@ def test_whole_and_streamed_requests_differ_in_the_stream_alone() -> None:
     ctx = GenerateContext(brief="b", messages=USER, tools=(TOOL,), temperature=0.1)
     whole, streamed = _body(ctx), _body(ctx, stream=True)
     assert streamed == {**whole, "stream": True, "stream_options": {"include_usage": True}}
-    assert _body(ctx, stream=True, stream_usage=False) == {**whole, "stream": True}
+    assert _body(ctx, stream=True, server=replace(OPENAI, stream_usage=False)) == {**whole, "stream": True}
 
 
 @pytest.mark.parametrize("choice", ["auto", "required", "none"])

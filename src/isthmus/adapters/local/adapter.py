@@ -18,7 +18,7 @@ from isthmus.adapters.local.gguf import context_length
 from isthmus.adapters.openai_chat.codec import ChatCodec
 from isthmus.errors import ConfigError, MissingDependencyError
 from isthmus.models.capabilities import ModelCapabilities
-from isthmus.models.contract import Timeouts
+from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
 
@@ -50,6 +50,7 @@ class LocalAdapter(WireAdapter):
         ConfigError: `model` is neither the default nor a GGUF file, or `n_ctx` is more than it was trained for.
     """
 
+    codec: ChatCodec
     provider = "local"
     supports = frozenset({"tools", "output-schema"})
     timeouts = _TIMEOUTS
@@ -97,6 +98,9 @@ class LocalAdapter(WireAdapter):
             thinking_disable=False,
             cache_markers=False,
         )
+
+    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())
 
     def diagnose(self) -> Iterator[str]:
         """One line on where the weights are, without fetching them."""
