@@ -192,9 +192,14 @@ class RefusedError(TierError):
 
 
 class InvalidRequestError(TierError, ValueError):
-    """The request itself is wrong; no other tier will like it better."""
+    """The request itself is wrong; no other tier will like it better.
+
+    Attributes:
+        for_this_tier: whether it is wrong for this tier alone, so that a chain asks the next one.
+    """
 
     error_class = ErrorClass.INVALID
+    for_this_tier: bool = False
 
 
 class ProtocolError(TierError):

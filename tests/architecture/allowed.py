@@ -83,6 +83,7 @@ _PINS: dict[str, tuple[str, ...]] = {
     "pydantic_core": ("isthmus.models.",),
     "typing_extensions": ("isthmus.models.model", "isthmus.models.pytypes", "isthmus.models.validators"),
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
+    "litellm": ("isthmus.adapters.litellm",),
     "xllamacpp": ("isthmus.adapters.local",),
 }
 
@@ -96,6 +97,7 @@ def may_use(name: str, library: str) -> bool:
 CONSTRUCTORS = {
     "AnthropicAdapter",
     "DefaultAgent",
+    "LiteLLMAdapter",
     "LocalAdapter",
     "OpenAIChatAdapter",
     "TierError",
@@ -126,6 +128,7 @@ BOUNDARIES = {
     "isthmus.observability.hooks",
     "isthmus.chain.chain",
     "isthmus.adapters.faces",
+    "isthmus.adapters.litellm",
     "isthmus.adapters.registry",
     "isthmus.models.model",
     "isthmus.models.retry",
@@ -141,6 +144,7 @@ _MAY_NAME: dict[str, tuple[str, ...]] = {
     # The public spelling of one dialect's native items is fixed by seed 004 and DESIGN section 3.
     "openai": ("isthmus.adapters.openai_chat", "isthmus.adapters.registry", "isthmus.models.neutral"),
     "gpt-": ("isthmus.adapters.openai_chat",),
+    "litellm": ("isthmus.adapters.litellm",),
     "xllamacpp": ("isthmus.adapters.local",),
 }
 
