@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from isthmus import observability
-    from isthmus.build import ask, connect, load, run_sync, stream_sync
+    from isthmus.build import ask, connect, load, parse, run_sync, stream_sync
     from isthmus.chain import Tier, define_chain
     from isthmus.harness import DefaultAgent as Agent
-    from isthmus.models import PromptTemplate, Tool, Tools, as_tool
+    from isthmus.models import OutputSchema, PromptTemplate, Tool, Tools, as_tool
 
 # name -> the module that holds it, and its name there
 _HOMES = {
     "Agent": ("isthmus.harness", "DefaultAgent"),
+    "OutputSchema": ("isthmus.models", "OutputSchema"),
     "PromptTemplate": ("isthmus.models", "PromptTemplate"),
     "Tier": ("isthmus.chain", "Tier"),
     "Tool": ("isthmus.models", "Tool"),
@@ -32,12 +33,14 @@ _HOMES = {
     "connect": ("isthmus.build", "connect"),
     "define_chain": ("isthmus.chain", "define_chain"),
     "load": ("isthmus.build", "load"),
+    "parse": ("isthmus.build", "parse"),
     "run_sync": ("isthmus.sync", "run_sync"),
     "stream_sync": ("isthmus.build", "stream_sync"),
 }
 
 __all__ = [
     "Agent",
+    "OutputSchema",
     "PromptTemplate",
     "Tier",
     "Tool",
@@ -49,6 +52,7 @@ __all__ = [
     "define_chain",
     "load",
     "observability",
+    "parse",
     "run_sync",
     "stream_sync",
 ]

@@ -7,29 +7,36 @@ import os
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from isthmus.adapters import registry
 from isthmus.chain import RetryPolicy, define_chain, of
-from isthmus.errors import ConfigError, RefusedError
-from isthmus.models.contract import GenerateContext, OutputForm, Timeouts
+from isthmus.errors import ConfigError
+from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, FinishReason, StepResult
+from isthmus.models.output import OutputSchema, resolve_output_schema
+from isthmus.models.repair import answered, refused, repairing
 from isthmus.settings import LLM_KEYS, Layer, Setting, Settings, Table, hidden, load_settings, unknown_key
 from isthmus.settings.keys import TIER_KEYS
 from isthmus.sync import iterate_sync, run_sync
 
 __all__ = [
+    "adapter_of",
     "ask",
     "connect",
     "connections",
     "findings",
     "load",
+    "named",
     "optional_packages",
+    "parse",
     "providers",
     "run_sync",
     "stream_sync",
     "unused_keys",
 ]
+
+T = TypeVar("T")
 
 _log = logging.getLogger("isthmus.build")
 _FROM_SETTINGS_ONLY = "base_url_trusted"
@@ -54,14 +61,18 @@ def connect(target: str, **settings: Any) -> Any:
         MissingDependencyError: the provider needs a package that is not installed.
     """
     settings = hidden(settings)
-    provider, _, model = target.partition(":")
-    if "." in provider:
-        return registry.load_adapter(target, **settings)
+    provider, model = named(target)
     if model:
         if settings.get("model", model) != model:
             raise ConfigError(f"two models are named: {model!r} in {target!r}, and {settings['model']!r}", key="model")
         settings["model"] = model
     return registry.load_adapter(provider, **settings)
+
+
+def named(target: str) -> tuple[str, str]:
+    """The provider and the model in "provider:model"; a dotted path "package.module:Class" is all provider."""
+    provider, _, model = target.partition(":")
+    return (target, "") if "." in provider else (provider, model)
 
 
 def load(source: str | os.PathLike[str] | Settings | None = None, **overrides: Any) -> Any:
@@ -187,14 +198,23 @@ def findings(settings: Settings) -> Iterator[str]:
                 yield f"{key}: set (from {table[key].where})"
         yield from unused_keys(table)
         _check_keys(table)
-        adapter = _adapter(table)
+        adapter = adapter_of(table)
         variable = getattr(getattr(adapter, "keys", None), "variable", "")
         if variable:
             yield f"{variable}: {'set' if os.environ.get(variable) else 'not set'}"
         yield from getattr(adapter, "diagnose", tuple)()
 
 
-def _adapter(table: Table) -> Any:
+def adapter_of(table: Table) -> Any:
+    """The adapter that a tier's settings describe.
+
+    Args:
+        table: one of `connections`.
+
+    Raises:
+        ConfigError: its factory refuses the settings or makes no adapter.
+        MissingDependencyError: the provider needs a package that is not installed.
+    """
     found = registry.resolve(table["provider"].value)
     values = {key: setting.value for key, setting in table.items() if key not in _TIER_ONLY}
     if "timeouts" in table:
@@ -219,7 +239,7 @@ class _Placed:
 
 
 def _tier(table: Table) -> Any:
-    adapter = _adapter(table)
+    adapter = adapter_of(table)
     own = {key: table[key].value for key in _TIER_ONLY if key in table}
     if "supports" in own:
         own["supports"] = frozenset(own["supports"])
@@ -234,7 +254,7 @@ async def ask(
     max_tokens: int | None = None,
     effort: str | None = None,
     temperature: float | None = None,
-    output: OutputForm | None = None,
+    output: Any = None,
 ) -> str:
     """One question, one call, the text of the answer.
 
@@ -245,28 +265,74 @@ async def ask(
         max_tokens: ceiling of the answer.
         effort: reasoning effort.
         temperature: sampling temperature.
-        output: the form that the answer must take.
+        output: the form that the answer must take: a type, a JSON Schema or an `OutputSchema`.
 
     Raises:
         TierError: the call failed, also in the middle of the answer; `partial` holds what had arrived.
         RefusedError: the model, or the provider's filter, would not answer.
         ConfigError: the configuration is wrong.
     """
-    ctx = GenerateContext(
-        brief=system,
-        messages=({"role": "user", "content": prompt},),
-        max_output_tokens=max_tokens,
-        effort=effort,
-        temperature=temperature,
-        output=output,
-    )
-    target, own = _target(model)
-    try:
-        result = await of(target).generate(ctx)
-    finally:
-        if own:
-            await _close(target)
-    return _answer(result)
+    request = _Request(prompt, system, max_tokens, effort=effort, temperature=temperature, output=output)
+    return (await request.answer(model))[0].text
+
+
+async def parse(
+    prompt: str,
+    type: type[T] | OutputSchema[T] | Any,
+    *,
+    model: Any = None,
+    system: str = "",
+    max_tokens: int | None = None,
+    effort: str | None = None,
+    temperature: float | None = None,
+) -> T:
+    """One question, the answer as a value of a type; asked again up to three times where it is not one.
+
+    Args:
+        prompt: what the user says.
+        type: what the answer must be: a type, a JSON Schema or an `OutputSchema`.
+        model: "provider:model", an adapter or a chain; what the configuration names where None.
+        system: the instructions.
+        max_tokens: ceiling of the answer.
+        effort: reasoning effort.
+        temperature: sampling temperature.
+
+    Raises:
+        OutputError: no answer was of the type; has the last `text`.
+        OutputTruncatedError: the answer was cut at the output limit.
+        OutputDefinitionError: there is no such type to ask for.
+        TierError: the call failed, also in the middle of the answer; `partial` holds what had arrived.
+        RefusedError: the model, or the provider's filter, would not answer.
+        ConfigError: the configuration is wrong.
+    """
+    request = _Request(prompt, system, max_tokens, effort=effort, temperature=temperature, output=type)
+    return (await request.answer(model))[1]  # type: ignore[no-any-return]
+
+
+class _Request:
+    """One question, as it is asked of whatever model."""
+
+    def __init__(self, prompt: str, system: str, max_tokens: int | None, **settings: Any) -> None:
+        form = resolve_output_schema(settings.pop("output"))
+        message = {"role": "user", "content": prompt}
+        self._ctx = GenerateContext(
+            brief=system, messages=(message,), max_output_tokens=max_tokens, output=form, **settings
+        )
+
+    async def answer(self, model: Any) -> tuple[StepResult, Any]:
+        """The reply, and the value that it holds."""
+        target, own = _target(model)
+        try:
+            chain = of(target)
+            repair = repairing(self._ctx.output, chain.supports)
+
+            async def ask(ctx: GenerateContext) -> StepResult:
+                return _answer(await chain.generate(ctx))
+
+            return await answered(ask, self._ctx, repair=repair)
+        finally:
+            if own:
+                await _close(target)
 
 
 def _target(model: Any) -> tuple[Any, bool]:
@@ -284,18 +350,16 @@ async def _close(target: Any) -> None:
         await aclose()
 
 
-def _answer(result: StepResult) -> str:
+def _answer(result: StepResult) -> StepResult:
     if result.error is not None:
         if result.error.partial is None:
             result.error.partial = result
         raise result.error
     if result.finish in (FinishReason.REFUSAL, FinishReason.CONTENT_FILTER):
-        error = RefusedError(f"no answer: {result.finish} ({result.raw_reason or 'no reason given'})")
-        error.partial = result
-        raise error
+        raise refused(result)
     if result.finish == FinishReason.LENGTH:
         _log.warning("the answer was cut at the output limit")
-    return result.text
+    return result
 
 
 def stream_sync(source: Any, prompt: str | GenerateContext | None = None) -> Generator[Event, None, None]:

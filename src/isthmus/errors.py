@@ -15,9 +15,14 @@
     │   └── ModelBehaviorError          the model answered what it may not answer
     ├── ConfigError                 a setting is wrong (also a ValueError)
     ├── AdapterError                an adapter class is not usable (also a TypeError)
+    ├── OutputError                 a reply is not of the form that was asked for (also a ValueError)
+    │   └── OutputTruncatedError    it was cut at the output limit
+    ├── OutputDefinitionError       a form cannot be asked for (also a ValueError and a TypeError)
+    ├── CallCancelledError          a call was given up: its token was cancelled (also an InterruptedError)
     ├── ToolDefinitionError         a tool cannot be offered (also a ValueError)
     ├── PromptError                 a prompt cannot be made or rendered (also a ValueError and a TypeError)
-    └── MissingDependencyError      an optional package is absent (also an ImportError)
+    ├── MissingDependencyError      an optional package is absent (also an ImportError)
+    └── LiveCallError               a test was about to reach another machine (also a RuntimeError)
 
 Knows nothing of providers, transports or messages.
 """
@@ -311,6 +316,40 @@ class AdapterError(IsthmusError, TypeError):
     """An adapter class that cannot be used as written; says what to write."""
 
 
+class OutputError(IsthmusError, ValueError):
+    """A reply that is not of the form that was asked for, after all repairs.
+
+    Args:
+        message: what does not fit, and what to do about it.
+        text: the text of the last reply.
+        finish: its `FinishReason`.
+        attempts: how many requests were made.
+        partial: the last reply (`StepResult`).
+    """
+
+    def __init__(
+        self, message: str, *, text: str = "", finish: str = "stop", attempts: int = 1, partial: Any = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.text = text
+        self.finish = finish
+        self.attempts = attempts
+        self.partial = partial
+
+
+class OutputTruncatedError(OutputError):
+    """A reply of a given form that was cut at the output limit: not wrong, but not whole, and never repaired."""
+
+
+class OutputDefinitionError(IsthmusError, ValueError, TypeError):
+    """A form that no reply can be asked to take; names the type and the remedy."""
+
+
+class CallCancelledError(IsthmusError, InterruptedError):
+    """A call that was given up because its cancellation token was cancelled."""
+
+
 class ToolDefinitionError(IsthmusError, ValueError, TypeError):
     """A tool that cannot be offered to a model; names the tool and the remedy."""
 
@@ -332,6 +371,18 @@ class MissingDependencyError(IsthmusError, ImportError):
         super().__init__(f"{feature} needs the package {package!r}: pip install 'isthmus[{extra}]'")
         self.package = package
         self.extra = extra
+
+
+class LiveCallError(IsthmusError, RuntimeError):
+    """A connection to another machine where live calls are forbidden.
+
+    Args:
+        host: where it would have gone.
+    """
+
+    def __init__(self, host: str) -> None:
+        super().__init__(f"a live call to {host}: use a scripted adapter, a recording or a server on loopback")
+        self.host = host
 
 
 def chain_of_causes(error: BaseException, depth: int = 8) -> Iterable[BaseException]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
@@ -98,4 +98,9 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     for secret in secrets:
         if len(secret) >= 4:
             text = text.replace(secret, HIDDEN)
-    return _KEY_LIKE.sub(HIDDEN, text)
+    return key_like(text, lambda _: HIDDEN)
+
+
+def key_like(text: str, replaced: Callable[[re.Match[str]], str]) -> str:
+    """The text with anything shaped like a key replaced."""
+    return _KEY_LIKE.sub(replaced, text)

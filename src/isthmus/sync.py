@@ -33,7 +33,7 @@ def run_sync(work: Any, /, *args: Any, **kwargs: Any) -> Any:
 
     if not _loop_runs():
         return asyncio.run(main())
-    helper = _LoopThread()
+    helper = LoopThread()
     try:
         return helper.call(main())
     finally:
@@ -57,7 +57,7 @@ def iterate_sync(
         make: returns the iterator; called inside the loop that it is read in.
         on_close: awaited in that loop at the end, also when the generator is closed early.
     """
-    helper = _LoopThread()
+    helper = LoopThread()
     reader = _Reader(make, on_close)
     try:
         while (item := helper.call(reader.next())) is not _END:
@@ -72,7 +72,7 @@ _END: Any = object()
 _PIECE = 0.5
 
 
-class _LoopThread:
+class LoopThread:
     """A loop that runs in a thread of its own, with the context of whoever made it."""
 
     def __init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
@@ -14,6 +15,7 @@ import isthmus
 from isthmus.adapters import registry
 from isthmus.adapters.openai_chat import OpenAIChatAdapter
 from isthmus.build import findings
+from isthmus.conformance import conform
 from isthmus.conformance.replay import replay
 from isthmus.errors import ConfigError, CredentialsError, InvalidRequestError
 from isthmus.models.contract import GenerateContext
@@ -394,3 +396,18 @@ def test_what_presets_send_was_answered_when_it_was_recorded() -> None:
             odd[name] = (sorted(sent), sorted(seen))
     # Recorded without either member: nothing was answered, and nothing refused.
     assert odd.keys() <= {"together"}
+
+
+@pytest.mark.corpus
+@needs_corpus
+@pytest.mark.parametrize("name", sorted(PRESETS.keys() | MESSAGES_HOSTS))
+def test_every_preset_keeps_the_laws(name: str) -> None:
+    """The conformance kit finds nothing in any preset, over its server's own recordings where there are any."""
+    hosts = {"anthropic-vertex": "vertex", "anthropic-foundry": "azure", **RECORDED}
+    api = "anthropic-messages" if name in MESSAGES_HOSTS else "openai-chat"
+    own = rows(provider=hosts.get(name, name), api=api) or rows(provider="openai", api=api)
+    recordings = [CORPUS / row["path"] for row in own if row["status"] == "200"] or [
+        CORPUS / row["path"] for row in rows(provider="openai", api=api, status="200")
+    ]
+    report = asyncio.run(conform(registry.resolve(name).factory, recordings=recordings[:4]))
+    assert not report.findings, report.table()

@@ -91,7 +91,7 @@ def answer(chain: Any) -> str:
 
 def adapter_of(settings: Any = None) -> Any:
     """The one adapter that the configuration makes."""
-    return build._adapter(build.connections(settings or build.load_settings())[0])
+    return build.adapter_of(build.connections(settings or build.load_settings())[0])
 
 
 @pytest.mark.parametrize("way", ["mycorp_console.adapter:MyCorpAdapter", "entry point", "in process"])

@@ -11,6 +11,7 @@ from isthmus.adapters.base import ModelAdapter
 from isthmus.errors import ProtocolError, TransientError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import CallDelta, Finish, Native, Note, NoteCode, Reasoning, StepResult, Text, Usage
+from isthmus.models.output import OutputSchema
 from isthmus.models.responses import ModelStreamEvent
 from support.face_kit import CTX, HELLO, LOOK, TOOL_DICTS, model_response
 
@@ -27,7 +28,7 @@ class Sees(ModelAdapter):
 async def test_options_become_settings_and_the_rest_is_passed_through() -> None:
     """Portable request options fill the context by name; the provider's own stay options; extra arguments win."""
     adapter = Sees()
-    form = object()
+    form = OutputSchema(str)
     await adapter.get_response(
         [{"role": "system", "content": "be brief"}, *HELLO],
         {"max_tokens": 9, "reasoning_effort": "low", "stop": "x", "tool_choice": "required", "own": 1},

@@ -47,6 +47,17 @@ def test_one_question_gets_one_answer(home: Home, capsys: pytest.CaptureFixture[
         assert part in last
 
 
+@pytest.mark.parametrize(("line", "calls"), [("", 4), ("max_continuations = 1", 2), ("max_continuations = 0", 1)])
+def test_the_configuration_says_how_often_an_answer_is_continued(
+    home: Home, capsys: pytest.CaptureFixture[str], line: str, calls: int
+) -> None:
+    """`[llm] max_continuations` bounds the continuations of an answer that is cut at the output limit; 3 by default."""
+    home.write_user(f"[llm]\n{line}\n")
+    status, out, _ = ask(capsys, "--model", "cut", "--json", "go")
+    assert status == 1
+    assert [event["usage"]["output_tokens"] for event in events(out) if event["type"] == "outcome"] == [4 * calls]
+
+
 @pytest.mark.parametrize("args", [[], ["-"]])
 def test_the_question_may_come_on_stdin(
     home: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, args: list[str]

@@ -14,10 +14,12 @@ from isthmus.errors import CutReason, ProtocolError, TierError, TransientError, 
 from isthmus.harness.agents import DefaultAgent
 from isthmus.harness.driver import RunStream
 from isthmus.harness.history import NOT_EXECUTED, UNKNOWN, paired
-from isthmus.harness.loop import CUT_OFF, Limits
+from isthmus.harness.limits import Limits
+from isthmus.harness.loop import CUT_OFF
+from isthmus.models.cancellation import CancellationToken
 from isthmus.models.events import Call, CallDelta, Finish, Native, Reasoning, Reset, Text
 from isthmus.models.executor import ToolResult
-from isthmus.models.tools import CancellationToken, Tool, Tools
+from isthmus.models.tools import Tool, Tools
 from isthmus.observability import hooks
 from support.turns import Turns, asks, call, says, tasks
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from isthmus import OutputSchema, parse
 from isthmus.adapters.anthropic import AnthropicAdapter
 from isthmus.adapters.base import ModelAdapter
 from isthmus.adapters.local import LocalAdapter
@@ -15,6 +18,8 @@ from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.events import Call, CallDelta, Event, Finish, StepResult, Text
 from isthmus.models.fold import consume_stream
 from isthmus.models.messages import assistant_message, tool_message
+from isthmus.models.partials import partial_outputs
+from isthmus.models.repair import answered, repairing
 
 pytestmark = pytest.mark.model
 
@@ -122,3 +127,49 @@ async def test_both_dialects_read_the_same_tokens(local: LocalAdapter):
     assert two.usage is not None
     assert one.usage.prompt_tokens == two.usage.prompt_tokens
     assert one.usage.prompt_tokens
+
+
+@dataclass
+class Person:
+    """Somebody."""
+
+    name: str
+    age: int
+
+
+RECORD = "Anna is 31 years old. Record the person."
+
+
+@pytest.mark.parametrize("strategy", ["native", "tool"])
+async def test_a_typed_answer(local: LocalAdapter, strategy: str):
+    """By the server's grammar, and by a call, a real model gives an object of the type."""
+    schema = OutputSchema(Person, strategy=strategy)
+    assert await parse(RECORD, schema, model=local, max_tokens=60, temperature=0) == Person("Anna", 31)
+
+
+async def test_a_typed_answer_that_was_asked_for_in_words(local: LocalAdapter):
+    """A real model that was shown how gives an object of the type without any help of the server's."""
+    shown: list[dict[str, Any]] = []
+    for name, age in (("Tom", 5), ("Lea", 44)):
+        shown.append({"role": "user", "content": f"{name} is {age} years old. Record the person."})
+        shown.append({"role": "assistant", "content": f'{{"name": "{name}", "age": {age}}}'})
+    schema = OutputSchema(Person, strategy="prompted")
+    messages = (*shown, {"role": "user", "content": RECORD})
+    ctx = GenerateContext(messages=messages, output=schema, max_output_tokens=60, temperature=0)
+    step, value = await answered(local.generate, ctx, repair=repairing(schema, local.supports))
+    assert value == Person("Anna", 31)
+    assert step.finish == "stop"
+
+
+async def test_an_object_grows_while_it_is_written(local: LocalAdapter):
+    """A real stream shows partial objects, each contained in the next, and ends with the typed one."""
+    stream = DefaultAgent(model=local, output=Person, max_output_tokens=60).run_stream(RECORD)
+    parts = [part async for part in partial_outputs(stream, Person)]
+    assert len(parts) >= 3
+    for before, after in pairwise(parts):
+        assert before.keys() <= after.keys()
+        assert str(after.get("name", "")).startswith(str(before.get("name", "")))
+    assert stream.outcome is not None
+    person = stream.outcome.final_output
+    assert isinstance(person, Person)
+    assert parts[-1] == {"name": person.name, "age": person.age}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from typing import Any
 
 from support.loopback import LoopbackServer
@@ -29,26 +27,16 @@ class Elsewhere:
     """A server in a loop and a thread of its own, for clients that block theirs."""
 
     def __init__(self, *answers: Any) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
         self.server = LoopbackServer(list(answers))
-        self.call(self.server.__aenter__())
-
-    def call(self, work: Any) -> Any:
-        """Run a coroutine beside the server."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     def gone(self, count: int = 1) -> float:
         """Wait until so many clients have left; when the last one did."""
-        self.call(self.server.until(lambda: len(self.server.disconnects) >= count))
+        self.server.wait(lambda: len(self.server.disconnects) >= count)
         return self.server.disconnects[-1].at
 
     def __enter__(self) -> Elsewhere:
+        self.server.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.call(self.server.__aexit__(None, None, None))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+        self.server.__exit__(None, None, None)

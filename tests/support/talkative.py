@@ -14,7 +14,7 @@ from isthmus.models.events import Call, Event, Finish, Reasoning, Text, Usage
 
 
 class Talk(ModelAdapter):
-    """Echoes; `count` counts the messages; `tool: …` calculates; `fail`, `break` and `wait` do what they say."""
+    """Echoes; `count` counts messages, `tool: …` calculates; `fail`, `break`, `wait`; the model `cut` has no end."""
 
     provider = "talk"
     supports = frozenset({"tools"})
@@ -25,6 +25,10 @@ class Talk(ModelAdapter):
     async def stream(self, ctx: GenerateContext) -> AsyncIterator[Event]:
         said = str(ctx.messages[-1].get("content") or "").strip()
         usage = Usage(input_tokens=3, output_tokens=4)
+        if self.model == "cut":
+            yield Text("word ")
+            yield Finish("length", usage)
+            return
         if ctx.messages[-1].get("role") == "tool":
             yield Text(f"It is {said}.")
         elif said.startswith("tool: "):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypedDict, assert_type
 
+from isthmus import OutputSchema, parse
 from isthmus.adapters.base import (
     ChatResponse,
     ModelAdapter,
@@ -136,6 +137,11 @@ async def use() -> None:
         async with made.stream(ctx) as stream:
             step: StepResult = await stream.result()
         print(step.text, await made.generate(ctx), (await made.chat([], [])).text)
+    assert_type(await parse("x", int), int)
+    assert_type(await parse("x", OutputSchema(int)), int)
+    assert_type(OutputSchema(int).validate_json("1"), int | None)
+    anything = await parse("x", int | None)
+    print(anything, await parse("x", {"type": "object"}))
     assert_type(is_output_truncation(None), bool)
     assert_type(apply_thinking({}, "low"), dict[str, Any])
 

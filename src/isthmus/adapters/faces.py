@@ -15,7 +15,20 @@ import msgspec
 
 from isthmus.adapters.adjust import adjusted, note_left_out, with_brief
 from isthmus.adapters.chat_face import chat_events
-from isthmus.adapters.model_face import model_arguments, model_events, model_messages, read_model_context
+from isthmus.adapters.model_face import (
+    UNCLASSIFIED,
+    closed_on,
+    failure_of_stream,
+    judged,
+    model_arguments,
+    model_events,
+    model_messages,
+    read_as_text,
+    read_model_context,
+    repair_of,
+    response_step,
+    unless_cancelled,
+)
 from isthmus.adapters.render import Turns, chat_messages, read_context, remembered, tool_dicts
 from isthmus.adapters.views import events_of, from_chat, from_response, to_chat, to_model_event, to_response
 from isthmus.errors import AdapterError
@@ -247,12 +260,16 @@ def _get_response(source: Source) -> Any:
         parent_span: Any = None,
         **kwargs: Any,
     ) -> ModelResponse:
-        """The whole reply as a `ModelResponse`."""
+        """The whole reply as a `ModelResponse`, asked for again where it is not of the form of `schema`."""
         try:
             ctx = read_model_context(
                 messages, {**kwargs, **(extra_call_args or {})}, schema=schema, tools=tools, own_brief=_own_brief(self)
             )
-            return to_response(await source.whole(self, ctx), str(getattr(self, "model", "")))
+            ask = functools.partial(source.whole, self)
+            step = response_step(ask, ctx, repair=repair_of(self, ctx, messages=messages))
+            return to_response(await unless_cancelled(step, cancellation_token), str(getattr(self, "model", "")))
+        except UNCLASSIFIED:
+            raise
         except Exception as error:
             failure = classify(error)
             raise failure from failure.__cause__
@@ -271,19 +288,28 @@ def _stream_response(source: Source) -> Any:
         parent_span: Any = None,
         **kwargs: Any,
     ) -> AsyncIterator[ModelStreamEvent]:
-        """The reply as `ModelStreamEvent`s, "completed" last; a failure is an "error" event, then raised."""
+        """The reply as `ModelStreamEvent`s, "completed" last; a failure is an "error" event, then raised.
+
+        A reply that is not of the form of `schema` is such a failure: what was shown of it cannot be unsaid.
+        """
         ctx = read_model_context(
             messages, {**kwargs, **(extra_call_args or {})}, schema=schema, tools=tools, own_brief=_own_brief(self)
         )
-        async with EventStream(source.events(self, ctx), timeouts_of(self)) as events:
+        repair = repair_of(self, ctx, messages=messages, retries=0)
+        asked = None if repair is None else repair.request(ctx)
+        sent = ctx if asked is None else asked.ctx
+        async with EventStream(source.events(self, sent), timeouts_of(self)) as events:
             try:
-                async for event in events:
-                    shown = to_model_event(event)
-                    if shown is not None:
-                        yield shown
-                response = to_response(await events.result(), str(getattr(self, "model", "")))
+                async with closed_on(cancellation_token, events):
+                    async for event in events:
+                        heard = read_as_text(event, asked)
+                        shown = None if heard is None else to_model_event(heard)
+                        if shown is not None:
+                            yield shown
+                    step = await events.result()
+                response = to_response(judged(step, repair, asked=asked), str(getattr(self, "model", "")))
             except Exception as error:
-                failure = events.failure(error)
+                failure = failure_of_stream(error, events, token=cancellation_token)
                 yield ModelStreamEvent(kind="error", error=failure)
                 raise failure from failure.__cause__
             yield ModelStreamEvent(kind="completed", response=response)

@@ -5,10 +5,12 @@ The library is imported at the first call, as that takes seconds, with its own t
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -125,9 +127,10 @@ class LiteLLMAdapter(ModelAdapter):
             InvalidRequestError: the history holds another provider's native items, or effort meets a temperature.
             TierError: the call failed.
         """
-        wanted, notes = self._request(ctx, stream=True)
+        library = await _imported()
+        wanted, notes = self._request(ctx, library, stream=True)
         decoder = self.codec.decoder(whole=False)
-        async with aclosing(await self._call(wanted)) as chunks:
+        async with aclosing(await self._call(library, wanted)) as chunks:
             async for chunk in self._chunks(chunks):
                 for event in decoder.feed(Frame(_json(chunk))):
                     yield event
@@ -147,13 +150,14 @@ class LiteLLMAdapter(ModelAdapter):
         return await folded(self._whole, ctx)
 
     async def _whole(self, fold: Fold, ctx: GenerateContext) -> None:
-        wanted, notes = self._request(ctx, stream=False)
+        library = await _imported()
+        wanted, notes = self._request(ctx, library, stream=False)
         decoder = self.codec.decoder(whole=True)
-        reply = await self._call(wanted)
+        reply = await self._call(library, wanted)
         fold.extend(decoder.feed(Frame(_json(reply))))
         fold.extend(self._end(decoder.close(Ended.FRAMED), notes))
 
-    def _request(self, ctx: GenerateContext, *, stream: bool) -> tuple[dict[str, Any], list[Note]]:
+    def _request(self, ctx: GenerateContext, library: Any, *, stream: bool) -> tuple[dict[str, Any], list[Note]]:
         """The arguments of the library's call, and what was changed."""
         for at, message in enumerate(ctx.messages):
             if NATIVE_INPUT in message:
@@ -174,21 +178,20 @@ class LiteLLMAdapter(ModelAdapter):
             if wanted.get(name, value) != value
         ]
         wanted.update(_FORCED)
-        self._leave_out(ctx, wanted, notes)
+        notes += self._left_out(ctx, library, wanted=wanted)
         if self._base_url:
             wanted.setdefault("api_base", self._base_url)
         return wanted, notes
 
-    def _leave_out(self, ctx: GenerateContext, wanted: Mapping[str, Any], notes: list[Note]) -> None:
-        """Say what the library will drop because the model lacks it."""
-        library = _library()
+    def _left_out(self, ctx: GenerateContext, library: Any, *, wanted: Mapping[str, Any]) -> Iterator[Note]:
+        """What the library will drop because the model lacks it."""
         for name in _DROPPABLE:
             if name not in wanted or self._takes(library, name, wanted[name]):
                 continue
             detail = f"{name}: dropped by LiteLLM, as {self.model} takes none like it"
             if ctx.on_unsupported == "error":
                 raise InvalidRequestError(f"{detail} (on_unsupported is 'error')")
-            notes.append(Note(NoteCode.PARAMETER_DROPPED, detail))
+            yield Note(NoteCode.PARAMETER_DROPPED, detail)
 
     def _takes(self, library: Any, name: str, value: Any) -> bool:
         """Whether the library would send a parameter; its list of names says less than its own check of a value."""
@@ -202,9 +205,8 @@ class LiteLLMAdapter(ModelAdapter):
             return True
         return True
 
-    async def _call(self, wanted: dict[str, Any]) -> Any:
+    async def _call(self, library: Any, wanted: dict[str, Any]) -> Any:
         """The library's answer; asked once more with a new key where the first was refused and there can be another."""
-        library = _library()
         for last in (False, True):
             headers = await self.keys.headers(refresh=last)
             key = headers.get("key") or self._placeholder
@@ -259,6 +261,12 @@ class LiteLLMAdapter(ModelAdapter):
                 yield event
 
 
+async def _imported() -> Any:
+    """The library; its import takes seconds, which the loop does not wait for."""
+    return _library() if _library.cache_info().currsize else await asyncio.to_thread(_library)
+
+
+@cache
 def _library() -> Any:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from isthmus.adapters.render import Rendered, fresh, read_context, remembered, role_dict
 from isthmus.adapters.views import from_model_event, from_response
-from isthmus.errors import ProtocolError, UnclassifiedError
+from isthmus.errors import (
+    CallCancelledError,
+    OutputDefinitionError,
+    OutputError,
+    ProtocolError,
+    UnclassifiedError,
+)
 from isthmus.models.contract import GenerateContext, ToolSpec
-from isthmus.models.events import Event, Finish, Reasoning, StepResult, Text
+from isthmus.models.events import Call, CallDelta, Event, Finish, Reasoning, StepResult, Text, framed
 from isthmus.models.fold import classify, close, iterate
+from isthmus.models.output import resolve_output_schema
+from isthmus.models.repair import RETRIES, Repair, answered, repairing
+from isthmus.models.strategy import Asked
+from isthmus.models.stream import EventStream
 
 _CEILINGS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+UNCLASSIFIED = (OutputError, OutputDefinitionError, CallCancelledError)
+"""What the model face raises as it is: no failure of a provider's."""
+
+_GRACE = 0.03
+_TOOLS = frozenset({"tools"})
 _PORTABLE = ("temperature", "top_p", "stop", "seed", "tool_choice", "parallel_tool_calls")
 
 
@@ -83,7 +100,7 @@ def read_model_context(
     Args:
         messages: neutral messages; leading system messages are the brief.
         options: request options: the portable ones by name, the rest is the provider's own.
-        schema: the form of the reply.
+        schema: the form of the reply: a type, a JSON Schema or a form.
         tools: what `read_tools` reads; its policy counts where it has one.
         own_brief: the brief where neither the messages nor the list has one.
     """
@@ -101,7 +118,113 @@ def read_model_context(
             settings[name] = getattr(tools, name, None)
     base = remembered(messages)
     settings["options"] = {**(base.options if base else {}), **rest} if rest else None
-    return read_context(messages, tools, own_brief=own_brief, output=schema, **settings)
+    return read_context(messages, tools, own_brief=own_brief, output=resolve_output_schema(schema), **settings)
+
+
+def repair_of(adapter: Any, ctx: GenerateContext, *, messages: Any, retries: int | None = None) -> Repair | None:
+    """How a call of the model face asks for the form that it was given.
+
+    Args:
+        adapter: who is asked; its `schema_validation_retries` counts where it has one.
+        ctx: the request.
+        messages: what the call was given; where they remember a request, whoever made that one asks for the form.
+        retries: how often a reply that does not fit is asked for again.
+    """
+    if remembered(messages) is not None:
+        return None
+    if retries is None:
+        retries = getattr(adapter, "schema_validation_retries", RETRIES)
+    return repairing(ctx.output, getattr(adapter, "supports", _TOOLS), retries=retries)
+
+
+async def response_step(
+    ask: Callable[[GenerateContext], Awaitable[StepResult]], ctx: GenerateContext, *, repair: Repair | None
+) -> StepResult:
+    """The reply to a call of the model face, of the form that was asked for."""
+    if repair is None:
+        return await ask(ctx)
+    step, _ = await answered(ask, ctx, repair=repair)
+    return step
+
+
+async def unless_cancelled(work: Coroutine[Any, Any, StepResult], token: Any) -> StepResult:
+    """What a coroutine returns, or an error as soon as a token is cancelled.
+
+    Args:
+        work: what to wait for; cancelled with the token, and waited for no longer than 30 ms then.
+        token: a `CancellationToken`, or None.
+
+    Raises:
+        CallCancelledError: the token was cancelled first.
+    """
+    if token is None:
+        return await work
+    if token.cancelled:
+        work.close()
+        raise _cancelled()
+    task = asyncio.ensure_future(work)
+    waiter = asyncio.ensure_future(token.wait())
+    try:
+        await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise _cancelled()
+    finally:
+        waiter.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=_GRACE)
+            task.add_done_callback(_seen)
+
+
+def _cancelled() -> CallCancelledError:
+    return CallCancelledError("the call was given up: its cancellation token was cancelled")
+
+
+def _seen(task: asyncio.Future[Any]) -> None:
+    """Take the outcome of a call that nobody waits for, so that nobody is told that it was lost."""
+    if not task.cancelled():
+        task.exception()
+
+
+@asynccontextmanager
+async def closed_on(token: Any, events: EventStream) -> AsyncIterator[None]:
+    """See to it that a stream is closed as soon as a token is cancelled.
+
+    Raises:
+        CallCancelledError: it is already.
+    """
+    if token is None:
+        yield
+        return
+
+    async def watch() -> None:
+        await token.wait()
+        await events.aclose()
+
+    task = asyncio.ensure_future(watch())
+    try:
+        if token.cancelled:
+            raise _cancelled()
+        yield
+    finally:
+        task.cancel()
+
+
+def failure_of_stream(error: Exception, events: EventStream, *, token: Any) -> Exception:
+    """What the reader of a stream is told of what it raised."""
+    if token is not None and token.cancelled:
+        return _cancelled()
+    return error if isinstance(error, UNCLASSIFIED) else events.failure(error)
+
+
+def read_as_text(event: Event, asked: Asked | None) -> Event | None:
+    """An event of a structured reply's stream: the call that takes the answer is its text."""
+    if asked is None or asked.tool is None:
+        return event
+    if isinstance(event, CallDelta) and event.tool == asked.tool:
+        return framed(Text(event.arguments_delta), event.raw)  # type: ignore[no-any-return]
+    return None if isinstance(event, Call) and event.tool == asked.tool else event
 
 
 async def model_events(said: Any) -> AsyncIterator[Event]:
@@ -156,3 +279,19 @@ def _rest(step: StepResult, streamed: str, thought: bool) -> list[Event]:
     events += step.native if last is None else step.native[:-1]
     events += step.calls if streamed else step.events
     return [*events, Finish(step.finish, step.usage, step.raw_reason, None, last, step.notes)]
+
+
+def judged(step: StepResult, repair: Repair | None, *, asked: Asked | None) -> StepResult:
+    """The reply of a stream, read as it was asked for.
+
+    Raises:
+        OutputError: it is not of the form.
+        RefusedError: the model, or the provider's filter, would not answer.
+    """
+    if repair is None or asked is None:
+        return step
+    step = asked.read(step)
+    verdict = repair.judge(step)
+    if verdict.error is not None:
+        raise verdict.error
+    return step

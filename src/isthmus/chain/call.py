@@ -54,7 +54,10 @@ class Setup:
 
 def needs(ctx: GenerateContext) -> frozenset[str]:
     """What a request asks of a model, in the words of `supports`."""
-    return frozenset({"tools"}) if ctx.tools else frozenset()
+    wanted = {"tools"} if ctx.tools else set()
+    if ctx.output is not None and ctx.output.response_format() is not None:
+        wanted.add("output-schema")
+    return frozenset(wanted)
 
 
 def require(chain_id: str, members: Sequence[Member], *, wanted: Iterable[str]) -> None:

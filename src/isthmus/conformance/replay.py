@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from isthmus.adapters.registry import load_adapter, provider_of
+from isthmus.conformance.recorder import EVENTS, events_in
 from isthmus.errors import ConfigError, IsthmusError, TierError
 from isthmus.models.contract import GenerateContext
-from isthmus.models.events import StepResult
+from isthmus.models.events import Event, StepResult
 from isthmus.models.fold import Fold, classify, iterate
 from isthmus.models.jsontext import loads
 from isthmus.models.normalise import to_event, to_step_result
@@ -27,7 +28,7 @@ def replay(path: str | os.PathLike[str], *, adapter: str | None = None, split: i
     """Decode a recorded reply; a failure becomes an "error-post" result with what had arrived.
 
     Args:
-        path: the recording's folder: `request.json`, `response.meta.json` and `response.body`.
+        path: the recording's folder: `request.json`, `response.meta.json` and `response.body`, or `events.jsonl`.
         adapter: the provider whose adapter decodes it; by the request's path where None.
         split: hand the body over in pieces of so many bytes; as it was recorded where None.
 
@@ -35,6 +36,8 @@ def replay(path: str | os.PathLike[str], *, adapter: str | None = None, split: i
         ConfigError: no such recording, or no built-in adapter for its path; the adapter takes no transport.
     """
     folder = Path(path)
+    if (folder / EVENTS).is_file():
+        return _refolded(events_in(folder))
     request, meta = _read(folder / "request.json"), _read(folder / "response.meta.json")
     body = request.get("body")
     asked: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
@@ -80,6 +83,16 @@ async def _played(adapter: Any, streamed: bool) -> StepResult:
         if isinstance(error, IsthmusError) and not isinstance(error, TierError):
             raise
         return _failed(fold, classify(error))
+
+
+def _refolded(items: Iterable[Event | BaseException]) -> StepResult:
+    """Recorded events as a reply."""
+    fold = Fold()
+    for item in items:
+        if isinstance(item, BaseException):
+            return _failed(fold, classify(item))
+        fold.add(item)
+    return fold.result()
 
 
 def _failed(fold: Fold, error: TierError) -> StepResult:

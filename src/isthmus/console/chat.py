@@ -21,7 +21,7 @@ from isthmus.console.terminal import (
 from isthmus.console.toolbox import calculate, current_time
 from isthmus.console.turn import Aborted, Display, Failed, Messages, outcome
 from isthmus.errors import ChainExhausted, ConfigError, IsthmusError, TierError
-from isthmus.harness import DefaultAgent
+from isthmus.harness import DefaultAgent, Limits
 from isthmus.models.jsontext import dumps
 from isthmus.settings import Settings, load_settings, state_folder
 
@@ -92,6 +92,7 @@ class _Conversation:
             model=self._chain,
             instructions=settings.get("system", ""),
             tools=(current_time, calculate) if tools else (),
+            limits=Limits(max_continuations=settings.get("max_continuations", Limits().max_continuations)),
         )
 
     def turn(self, runner: asyncio.Runner, question: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
     from isthmus.harness.driver import RunStream
-    from isthmus.harness.loop import Limits
+    from isthmus.harness.limits import Limits
     from isthmus.harness.outcome import Outcome, RunResult
     from isthmus.harness.view import ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX
     from isthmus.models.executor import ToolResult
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX": "isthmus.harness.view",
     "DefaultAgent": "isthmus.harness.agents",
-    "Limits": "isthmus.harness.loop",
+    "Limits": "isthmus.harness.limits",
     "Outcome": "isthmus.harness.outcome",
     "RunResult": "isthmus.harness.outcome",
     "RunStream": "isthmus.harness.driver",

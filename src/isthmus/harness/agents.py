@@ -10,11 +10,13 @@ from uuid import uuid4
 
 from isthmus.chain import of
 from isthmus.harness.driver import RunStream
-from isthmus.harness.loop import Limits, start
+from isthmus.harness.limits import Limits
+from isthmus.harness.loop import start
 from isthmus.harness.outcome import RunResult
 from isthmus.harness.view import LiveRunView
-from isthmus.models.contract import GenerateContext, OutputForm, ToolSpec
+from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.messages import MessageRole, check_form
+from isthmus.models.output import resolve_output_schema
 from isthmus.models.promptspec import PromptSpec, render_instruction_text, render_user_messages
 from isthmus.models.tools import ToolExecutionContext, Tools
 
@@ -34,14 +36,15 @@ class DefaultAgent:
         tools: a `Tools` policy, or the tools alone: `Tool`, `ToolSpec`, annotated functions.
         name: what the agent is called in records.
         max_output_tokens: ceiling of each reply; None leaves it to the adapter's own.
-        output: the form that the answer must take; None leaves it to the prompts: that of the input first, then that
-            of the instructions; without any, text.
+        output: the form that the answer must take: a type, a JSON Schema or an `OutputSchema`; None leaves it to the
+            prompts: that of the input first, then that of the instructions; without any, text.
         limits: what ends a run that does not end by itself.
         owns_model: whether `aclose` closes the model.
 
     Raises:
         TypeError: the instructions are neither text nor a prompt.
         ToolDefinitionError: a tool cannot be offered.
+        OutputDefinitionError: no such form can be asked for.
         InvalidRequestError: there are tools, and a tier of the model does not support them; names it.
     """
 
@@ -53,7 +56,7 @@ class DefaultAgent:
         tools: Tools | Sequence[ToolSpec | Callable[..., Any]] = (),
         name: str = "agent",
         max_output_tokens: int | None = None,
-        output: OutputForm | None = None,
+        output: Any = None,
         limits: Limits | None = None,
         owns_model: bool = False,
     ) -> None:
@@ -65,7 +68,8 @@ class DefaultAgent:
             raise TypeError(f"instructions must be text or a PromptSpec(template, values), not {kind}")
         self._instructions = instructions
         self._limits = limits or Limits()
-        self._request = GenerateContext(max_output_tokens=max_output_tokens, output=output)
+        form = resolve_output_schema(output)
+        self._request = GenerateContext(max_output_tokens=max_output_tokens, output=form)
         self._chain = of(model)
         self._owns_model = owns_model
         if self.tools.tools:
@@ -88,7 +92,13 @@ class DefaultAgent:
         """
         items = _input(input)
         messages = (*_messages(_history(history), "history"), *_messages(items, "input"))
-        begun = start(messages, self._rendered(items), tools=self.tools, limits=self._limits)
+        begun = start(
+            messages,
+            self._rendered(items),
+            tools=self.tools,
+            limits=self._limits,
+            supports=self._chain.supports,
+        )
         run_id = uuid4().hex
         context = ToolExecutionContext(run_id=run_id, agent_name=self.name, run_state=LiveRunView(run_id, {}))
         return RunStream(begun, self._chain, context=context)

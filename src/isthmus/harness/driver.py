@@ -20,6 +20,7 @@ from isthmus.harness.outcome import Outcome, RunResult
 from isthmus.models.contract import Timeouts
 from isthmus.models.events import Call, CallDelta, Event, Finish, StepResult, Text, framed
 from isthmus.models.executor import ToolExecutor, ToolResult
+from isthmus.models.strategy import Draft
 from isthmus.models.stream import EventStream, Watchdog
 from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability import hooks
@@ -37,20 +38,33 @@ class Passage:
         call: the call.
     """
 
-    __slots__ = ("_changes", "_joiner", "_taken")
+    __slots__ = ("_asked", "_changes", "_draft", "_joiner", "_taken")
 
     def __init__(self, call: CallModel) -> None:
         self._joiner = Joiner(call.said)
+        self._asked = call.asked
+        self._draft = None if call.asked is None else Draft(call.asked.tool)
         self._taken = set(call.taken)
         self._changes: dict[str, str] = {}
 
     @property
     def plain(self) -> bool:
         """Whether text passes as it is from now on."""
-        return not self._joiner.open
+        return not self._joiner.open and self._draft is None
 
     def take(self, event: Event) -> Iterator[Event]:
         """What the consumer sees of an event; nothing of a finish."""
+        if self._draft is None:
+            yield from self._pass(event)
+            return
+        for shown in self._draft.take(event):
+            yield from self._pass(shown)
+
+    def read(self, step: StepResult) -> StepResult:
+        """The reply as it was asked for."""
+        return step if self._asked is None else self._asked.read(step)
+
+    def _pass(self, event: Event) -> Iterator[Event]:
         if isinstance(event, Text):
             new = self._joiner.feed(event.text)
             if new:
@@ -137,7 +151,7 @@ class Run:
         stream, passage = self.reading, self.passage
         if stream is None or passage is None:
             return
-        step = await stream.result() if failure is None else stream.partial(failure)
+        step = passage.read(await stream.result() if failure is None else stream.partial(failure))
         self.effects.extend(Emit(event) for event in passage.rest())
         if failure is not None and not step.events:
             self.report(Failed(failure))
@@ -182,7 +196,7 @@ class Run:
             return Failed(error, called=self.reading is not None)
         if self.reading is None or self.passage is None:
             return Aborted(results=self.results, started=self.started)
-        step = self.reading.partial(UnclassifiedError("the run was stopped"))
+        step = self.passage.read(self.reading.partial(UnclassifiedError("the run was stopped")))
         return Aborted(step, self.passage.shown(step))
 
 
@@ -308,4 +322,4 @@ class RunStream:
         if outcome is None:
             raise RuntimeError("the run is being read elsewhere: one reader at a time")
         _raise_failure(outcome)
-        return RunResult(final_output=outcome.text, outcome=outcome)
+        return RunResult(final_output=outcome.final_output, outcome=outcome)

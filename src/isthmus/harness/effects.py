@@ -10,6 +10,7 @@ from isthmus.harness.outcome import Outcome
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, Event, StepResult
 from isthmus.models.executor import ToolResult
+from isthmus.models.strategy import Asked
 from isthmus.models.tools import Tools
 
 # What the driver is to do.
@@ -17,11 +18,15 @@ from isthmus.models.tools import Tools
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """Call the model; its text continues `said`, its calls must not have an id that is `taken`."""
+    """Call the model; its text continues `said`, its calls must not have an id that is `taken`.
+
+    A reply of a given form is read as `asked` says.
+    """
 
     ctx: GenerateContext
     said: str = ""
     taken: frozenset[str] = frozenset()
+    asked: Asked | None = None
 
 
 @dataclass(frozen=True, slots=True)

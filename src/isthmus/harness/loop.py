@@ -7,12 +7,12 @@ a run first: the tools are withdrawn after `max_tool_round_trips` rounds, the st
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from isthmus.errors import ChainExhausted, CutReason, ErrorClass, TierError
+from isthmus.errors import ChainExhausted, CutReason, ErrorClass, RefusedError, TierError
 from isthmus.harness.effects import Aborted, CallModel, Done, Effect, Emit, Failed, Replied, Report, RunTools, ToolsRan
 from isthmus.harness.history import (
     NOT_EXECUTED,
@@ -24,12 +24,15 @@ from isthmus.harness.history import (
     reply_message,
     with_id,
 )
-from isthmus.harness.outcome import Outcome, Spent
+from isthmus.harness.limits import Limits
+from isthmus.harness.outcome import Outcome
 from isthmus.models.contract import GenerateContext
-from isthmus.models.events import Call, FinishReason, Note, NoteCode, StepResult, Text
+from isthmus.models.events import Call, FinishReason, Note, NoteCode, Reset, StepResult, Text
 from isthmus.models.executor import ToolResult
 from isthmus.models.internal import lasting_messages
 from isthmus.models.messages import MessageRole, tool_message
+from isthmus.models.repair import Repair, Verdict, repairing
+from isthmus.models.spent import Spent
 from isthmus.models.tools import Tools
 
 CUT_OFF = "(response was cut off at the output limit)"
@@ -37,30 +40,6 @@ RESUME = (
     "Your last message reached the output limit. Go on from its very last character: repeat nothing, "
     "add no introduction and no comment."
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What ends a run that does not end by itself.
-
-    Args:
-        max_steps: model calls of a run; one more is cut, "budget-steps".
-        max_turns: the same as a guard that stands however the steps are budgeted.
-        max_continuations: how often a text that was cut at the output limit is continued, for each reply.
-
-    Raises:
-        ValueError: a number that cannot be.
-    """
-
-    max_steps: int = 20
-    max_turns: int = 128
-    max_continuations: int = 3
-
-    def __post_init__(self) -> None:
-        for name, least in (("max_steps", 1), ("max_turns", 1), ("max_continuations", 0)):
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise ValueError(f"{name}={value!r}: must be a whole number from {least}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +64,8 @@ class LoopState:
         tier: who served last.
         finish: the last reply's.
         notes: of all replies, and our own.
+        repair: how the reply is asked for and judged; None where it is text.
+        verdict: what was thought of the last structured reply.
     """
 
     request: GenerateContext
@@ -104,23 +85,40 @@ class LoopState:
     tier: str | None = None
     finish: str | None = None
     notes: tuple[Note, ...] = ()
+    repair: Repair | None = None
+    verdict: Verdict = field(default_factory=Verdict)
 
 
 Next: TypeAlias = tuple[LoopState, tuple[Effect, ...]]
+Follow: TypeAlias = Callable[[LoopState, StepResult, str], Next]
 
 
 def start(
-    messages: Sequence[Message], request: GenerateContext, *, tools: Tools | None = None, limits: Limits | None = None
+    messages: Sequence[Message],
+    request: GenerateContext,
+    *,
+    tools: Tools | None = None,
+    limits: Limits | None = None,
+    supports: Collection[str] = ("output-schema",),
 ) -> Next:
     """Begin a run on a transcript that ends with what the model is to answer.
 
     Calls without a result get one that says so, results without a call are left out; both are noted.
+
+    Args:
+        messages: the transcript.
+        request: what every call has in common.
+        tools: the tools and their policy.
+        limits: what ends the run.
+        supports: what the model supports; decides how a form is asked for.
     """
     kept, notes = paired(messages)
+    limits = limits or Limits()
     state = LoopState(
-        request=request,
+        request=replace(request, output=None),
+        repair=repairing(request.output, supports, retries=limits.max_repairs),
         tools=tools or Tools(),
-        limits=limits or Limits(),
+        limits=limits,
         messages=kept,
         ids=all_call_ids(kept),
         notes=notes,
@@ -148,8 +146,8 @@ def _ask(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
         tool_choice=choice,
         parallel_tool_calls=(state.tools if state.tools.tools else state.request).parallel_tool_calls,
     )
-    call = CallModel(ctx, said=state.open_text, taken=state.ids)
-    return state, (call,)
+    asked = None if state.repair is None else state.repair.request(ctx)
+    return state, (CallModel(ctx if asked is None else asked.ctx, said=state.open_text, taken=state.ids, asked=asked),)
 
 
 def _offer(state: LoopState) -> tuple[tuple[Any, ...], str | None]:
@@ -180,7 +178,27 @@ def _replied(state: LoopState, report: Replied) -> Next:
         spent=state.spent.add(usage),
         notes=(*state.notes, *step.notes),
     )
-    return _FINISHES.get(step.finish, _completed)(state, step, report.shown)
+    follow = _FINISHES.get(step.finish, _completed)
+    if state.repair is None:
+        return follow(state, step, report.shown)
+    return _judged(state, state.repair, step, follow=follow)
+
+
+def _judged(state: LoopState, repair: Repair, step: StepResult, *, follow: Follow) -> Next:
+    """A structured reply: it was previewed so far, and is shown now, or asked for again and leaves nothing behind."""
+    verdict = Verdict() if step.finish == FinishReason.PAUSE else repair.judge(step)
+    if verdict.again is not None:
+        note = Note(NoteCode.OUTPUT_REPAIRED, f"repair {verdict.again.used}: {verdict.fault}")
+        state, effects = _ask(replace(state, repair=verdict.again, notes=(*state.notes, note)))
+        return state, (Emit(Reset(verdict.again.used + 1)), *effects)
+    if verdict.wrong:
+        return _end(state, "failed", reason="output", text=step.text, error=verdict.error)
+    if isinstance(verdict.error, RefusedError):
+        follow = _refused
+    state = replace(state, repair=replace(repair, feedback=""), verdict=verdict)
+    state, effects = follow(state, step, step.text)
+    shown = () if step.calls or not step.text else (Emit(Text(step.text)),)
+    return state, (*shown, *effects)
 
 
 def _completed(state: LoopState, step: StepResult, shown: str) -> Next:
@@ -221,7 +239,7 @@ def _paused(state: LoopState, step: StepResult, shown: str) -> Next:
 def _cut_by_length(state: LoopState, step: StepResult, shown: str) -> Next:
     limits = state.limits
     left = state.continued < limits.max_continuations and state.steps < min(limits.max_steps, limits.max_turns)
-    if left and step.text.strip() and not _structured(state):
+    if left and step.text.strip() and state.repair is None:
         text = state.open_text + shown
         detail = f"continuation {state.continued + 1} of a reply that was cut at the output limit"
         notes = [Note(NoteCode.CONTINUED, detail)]
@@ -231,17 +249,11 @@ def _cut_by_length(state: LoopState, step: StepResult, shown: str) -> Next:
         return _ask(state, (_says(MessageRole.ASSISTANT, text), _says(MessageRole.USER, RESUME)))
     text = _answer(state, shown)
     state = _committed(state, step, shown)
-    if _structured(state):
+    if state.repair is not None:
         return _end(state, "cut", reason=CutReason.LENGTH, text=text)
     mark = f"\n\n{CUT_OFF}" if text else CUT_OFF
     state, ending = _end(state, "cut", reason=CutReason.LENGTH, text=text + mark)
     return state, (Emit(Text(mark)), *ending)
-
-
-def _structured(state: LoopState) -> bool:
-    """Whether the answer must be JSON of some form, which nobody may glue together or write a mark into."""
-    output = state.request.output
-    return output is not None and output.response_format() is not None
 
 
 def _says(role: MessageRole, text: str) -> Message:
@@ -354,13 +366,14 @@ def _end(
         steps=state.steps,
         finish=state.finish,
         notes=state.notes,
-        error=error,
+        error=error or state.verdict.error,
         detail=detail,
+        final_output=text if state.repair is None else state.verdict.value,
     )
     return state, (Done(done),)
 
 
-_FINISHES: Mapping[str, Callable[[LoopState, StepResult, str], Next]] = {
+_FINISHES: Mapping[str, Follow] = {
     FinishReason.TOOL_CALLS: _called,
     FinishReason.LENGTH: _cut_by_length,
     FinishReason.PAUSE: _paused,

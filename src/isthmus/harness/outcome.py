@@ -13,15 +13,6 @@ from isthmus.models.events import Note, Usage
 from isthmus.models.internal import public_messages
 from isthmus.models.messages import copied
 
-_COUNTS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "cache_write_1h_tokens",
-    "reasoning_tokens",
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
@@ -40,6 +31,8 @@ class Outcome:
         notes: what was renamed, dropped, repaired or made up on the way.
         error: the error behind a failure or a broken reply.
         detail: one sentence for a person, where the reason alone does not say what to do.
+        final_output: what the answer holds: the validated value of a structured one, None where there is none; else the
+            text.
     """
 
     outcome: str
@@ -54,6 +47,7 @@ class Outcome:
     notes: tuple[Note, ...] = ()
     error: Exception | None = None
     detail: str = ""
+    final_output: Any = None
 
     def to_dict(self, *, include_internal: bool = False) -> dict[str, Any]:
         """All fields as plain JSON values.
@@ -86,7 +80,8 @@ class RunResult:
     """What a run returns.
 
     Args:
-        final_output: the answer.
+        final_output: the answer: its text, or the validated value where a form was asked for; None where a cut run has
+            no such value.
         outcome: how the run ended; a cut run returns too.
     """
 
@@ -114,35 +109,13 @@ class RunResult:
         Args:
             include_internal: whether the messages hold those that are no part of the public conversation.
         """
-        output = self.final_output
-        dump = getattr(output, "model_dump", None)
-        answer = to_builtins(output) if dump is None else dump(mode="json")
+        answer = to_builtins(self.final_output, enc_hook=_plain)
         return {"final_output": answer, **self.outcome.to_dict(include_internal=include_internal)}
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Tokens added up over the steps of a run.
-
-    Args:
-        usage: the sum of what was reported, or None.
-        missing: whether a step reported nothing, or not its input or output.
-    """
-
-    usage: Usage | None = None
-    missing: bool = False
-
-    def add(self, usage: Usage | None) -> Spent:
-        """With one more step."""
-        if usage is None:
-            return Spent(self.usage, True)
-        missing = self.missing or usage.input_tokens is None or usage.output_tokens is None
-        if self.usage is None:
-            counts = {name: getattr(usage, name) for name in _COUNTS}
-            return Spent(Usage(**counts, estimated=usage.estimated), missing)
-        summed = {name: _sum(getattr(self.usage, name), getattr(usage, name)) for name in _COUNTS}
-        return Spent(Usage(**summed, estimated=self.usage.estimated or usage.estimated), missing)
-
-
-def _sum(first: int | None, second: int | None) -> int | None:
-    return second if first is None else first + (second or 0)
+def _plain(value: Any) -> Any:
+    """A pydantic model, which the encoder does not know."""
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"final_output: {type(value).__name__} has no JSON form")
+    return dump(mode="json")

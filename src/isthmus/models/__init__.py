@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         ToolErrorKind,
     )
     from isthmus.models.executor import ToolExecutor, ToolResult
+    from isthmus.models.explosion import has_escape_sequence_explosion
     from isthmus.models.extract import (
         ReasoningContent,
         ResponseReasoningItem,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         lasting_messages,
         public_messages,
     )
+    from isthmus.models.lenient import parse_json_dict
     from isthmus.models.limits import (
         CompositeRateLimiter,
         ConcurrentRequestLimiter,
@@ -50,7 +52,9 @@ if TYPE_CHECKING:
     from isthmus.models.messages import provider_messages
     from isthmus.models.model import Factory, Model
     from isthmus.models.neutral import to_neutral
+    from isthmus.models.output import OutputSchema, SchemaValidationResult, resolve_output_schema
     from isthmus.models.outputs import ChatCompletionsOutputAdapter, ToolOutputAdapter
+    from isthmus.models.partials import partial_outputs
     from isthmus.models.parts import (
         AudioContent,
         CallContent,
@@ -65,6 +69,7 @@ if TYPE_CHECKING:
     from isthmus.models.prompts import MultiPartPromptTemplate, PromptTemplate, PromptTemplateBase
     from isthmus.models.promptspec import PromptSpec, render_instruction_text
     from isthmus.models.reading import read_part
+    from isthmus.models.repair import ESCAPE_SEQUENCE_RETRY_MESSAGE
     from isthmus.models.responses import (
         Choice,
         ChoiceLogprobs,
@@ -87,7 +92,7 @@ if TYPE_CHECKING:
         wait_with_retry_after,
     )
     from isthmus.models.steering import SteeringInput, SteeringReceipt
-    from isthmus.models.strictness import ensure_strict_json_schema
+    from isthmus.models.strictness import SCHEMA_NORMALIZATION_ERROR, ensure_strict_json_schema
     from isthmus.models.tools import RunStateView, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
     from isthmus.models.typed import TypedMessage
 
@@ -102,6 +107,7 @@ _PLACES = {
     "ConcurrentRequestLimiter": "limits",
     "Config": "config",
     "DEFAULT_RETRY_STATUS_CODES": "retry_errors",
+    "ESCAPE_SEQUENCE_RETRY_MESSAGE": "repair",
     "Factory": "model",
     "FileContent": "parts",
     "FilePart": "promptparts",
@@ -119,6 +125,7 @@ _PLACES = {
     "ModelTracing": "enums",
     "MultiPartPromptTemplate": "prompts",
     "OtherContent": "parts",
+    "OutputSchema": "output",
     "PlanStepState": "enums",
     "PlanStepStatus": "enums",
     "PromptSpec": "promptspec",
@@ -132,6 +139,8 @@ _PLACES = {
     "RetryMetrics": "retry_errors",
     "RetryResult": "retry_errors",
     "RunStateView": "tools",
+    "SCHEMA_NORMALIZATION_ERROR": "strictness",
+    "SchemaValidationResult": "output",
     "SlidingWindowRateLimiter": "limits",
     "SteeringInput": "steering",
     "SteeringReceipt": "steering",
@@ -167,16 +176,20 @@ _PLACES = {
     "get_reasoning_phase": "accessors",
     "get_search_results_or_none": "extract",
     "get_usage_totals": "accessors",
+    "has_escape_sequence_explosion": "explosion",
     "internal_message": "internal",
     "is_ephemeral_message": "internal",
     "is_internal_message": "internal",
     "is_retryable_by_status_code": "retry_errors",
     "lasting_messages": "internal",
     "parse_content_filter_block": "extract",
+    "parse_json_dict": "lenient",
+    "partial_outputs": "partials",
     "provider_messages": "messages",
     "public_messages": "internal",
     "read_part": "reading",
     "render_instruction_text": "promptspec",
+    "resolve_output_schema": "output",
     "retry_on_errors": "retry_errors",
     "to_neutral": "neutral",
     "tool_outcome": "results",
@@ -190,6 +203,8 @@ _ERRORS = (
 
 __all__ = [
     "DEFAULT_RETRY_STATUS_CODES",
+    "ESCAPE_SEQUENCE_RETRY_MESSAGE",
+    "SCHEMA_NORMALIZATION_ERROR",
     "AudioContent",
     "CallContent",
     "CancellationToken",
@@ -218,6 +233,7 @@ __all__ = [
     "ModelsException",
     "MultiPartPromptTemplate",
     "OtherContent",
+    "OutputSchema",
     "PlanStepState",
     "PlanStepStatus",
     "PromptSpec",
@@ -232,6 +248,7 @@ __all__ = [
     "RetryResult",
     "RunErrorDetails",
     "RunStateView",
+    "SchemaValidationResult",
     "SlidingWindowRateLimiter",
     "SteeringInput",
     "SteeringReceipt",
@@ -267,16 +284,20 @@ __all__ = [
     "get_reasoning_phase",
     "get_search_results_or_none",
     "get_usage_totals",
+    "has_escape_sequence_explosion",
     "internal_message",
     "is_ephemeral_message",
     "is_internal_message",
     "is_retryable_by_status_code",
     "lasting_messages",
     "parse_content_filter_block",
+    "parse_json_dict",
+    "partial_outputs",
     "provider_messages",
     "public_messages",
     "read_part",
     "render_instruction_text",
+    "resolve_output_schema",
     "retry_on_errors",
     "to_neutral",
     "tool_outcome",

@@ -51,6 +51,8 @@ class NoteCode(StrEnum):
     CONTINUED = "continued"
     UNKNOWN_CONTENT = "unknown-content"
     METADATA = "metadata"
+    OUTPUT_STRATEGY = "output-strategy"
+    OUTPUT_REPAIRED = "output-repaired"
 
 
 class Note(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ import msgspec
 from isthmus.errors import PromptError
 from isthmus.models.contract import OutputForm
 from isthmus.models.jsontext import dumps
+from isthmus.models.output import OutputSchema
 from isthmus.models.promptfile import PromptFile, parse_prompt
 from isthmus.models.promptparts import FilePart, ImagePart, Part, TextPart, part_content
 from isthmus.models.promptvalues import values_by_name
@@ -173,7 +174,7 @@ class PromptTemplateBase(ABC, Generic[Ctx, Out]):
                 f"{type(self).__name__}.output_schema: must be an OutputSchema, not {output_schema!r:.60}: "
                 "wrap the type, OutputSchema(…)"
             )
-        self.output_schema = output_schema
+        self.output_schema: OutputForm = OutputSchema(str) if output_schema is None else output_schema
 
     @abstractmethod
     def render_messages(self, values: Ctx | None = None) -> list[dict[str, Any]]:
@@ -188,7 +189,7 @@ class PromptTemplateBase(ABC, Generic[Ctx, Out]):
 
     def response_format(self) -> dict[str, Any] | None:
         """The Chat Completions `response_format` of the reply; None for text."""
-        return None if self.output_schema is None else self.output_schema.response_format()
+        return self.output_schema.response_format()
 
 
 class PromptTemplate(PromptTemplateBase[Ctx, Out]):

@@ -16,6 +16,7 @@ from isthmus.models.reshape_node import Change, Reshaper
 from isthmus.models.schemawalk import Document, copied, kinds_of, needed_definitions
 
 WRAPPED = "response"
+"""The one key of the object in which a value that is no object travels."""
 
 
 class Report(msgspec.Struct, frozen=True):

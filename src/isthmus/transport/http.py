@@ -20,6 +20,7 @@ from urllib.request import getproxies, proxy_bypass
 from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError, UnavailableError
 from isthmus.models.contract import Timeouts
 from isthmus.secret import Address
+from isthmus.transport.live import announce
 from isthmus.transport.request import merged_headers, own_version, parts_of
 from isthmus.transport.tls import ssl_context
 from isthmus.wire.call import Ended, WireCall
@@ -226,6 +227,7 @@ class _Exchange:
         # A body may be large, and a reply take long.
         del self._call, self._headers
         target = transport._target(self._url)
+        announce(self._url)
         pool = transport._pools.get(asyncio.get_running_loop())
         session = pool.session if pool is not None else await transport._session()
         failure: TierError | None = None
