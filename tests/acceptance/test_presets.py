@@ -411,3 +411,17 @@ def test_every_preset_keeps_the_laws(name: str) -> None:
     ]
     report = asyncio.run(conform(registry.resolve(name).factory, recordings=recordings[:4]))
     assert not report.findings, report.table()
+
+
+def test_every_preset_stands_on_a_page() -> None:
+    """The tables of the pages name every preset, with its variable and what it calls the ceiling."""
+    pages = Path(__file__).parents[2] / "docs" / "providers"
+    lines = [line for page in ("compatible.md", "azure.md") for line in (pages / page).read_text().splitlines()]
+    for name in sorted(servers() - {"openai", "anthropic"}):
+        adapter, _ = made(name, api_key=KEY, base_url="http://x")
+        row = next(line for line in lines if line.startswith(f"| `{name}` |"))
+        variable = adapter.keys.variable
+        assert (variable in row) or "none needed" in row or not variable, name
+        if name in PRESETS and "Chat Completions" not in row:
+            ceiling = (PRESETS[name][3].keys() & {"max_tokens", "max_completion_tokens"}).pop()
+            assert f"`{ceiling}`" in row, name
