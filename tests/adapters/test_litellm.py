@@ -63,6 +63,8 @@ class Child:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.url = ""
+        self.interpreter = ""
+        self.env: dict[str, str] = {}
 
     async def ask(
         self,
@@ -78,7 +80,7 @@ class Child:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
-        line = await asyncio.wait_for(self._process.stdout.readline(), 60)
+        line = await asyncio.wait_for(self._process.stdout.readline(), 180)
         told: dict[str, Any] = json.loads(line)
         return told
 
@@ -95,7 +97,9 @@ async def child() -> AsyncIterator[Child]:
     process = await asyncio.create_subprocess_exec(
         interpreter, str(script), stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env=env, limit=2**22
     )
-    yield Child(process)
+    running = Child(process)
+    running.interpreter, running.env = interpreter, env
+    yield running
     assert process.stdin is not None
     process.stdin.close()
     await asyncio.wait_for(process.wait(), 20)
@@ -267,6 +271,19 @@ async def test_a_refused_key_of_a_command_is_asked_for_again(tmp_path: Path, chi
         sent = [seen.headers["authorization"] for seen in server.requests]
     assert told["result"]["text"] == "Hello"
     assert sent == ["Bearer sk-vended-1", "Bearer sk-vended-2"]
+
+
+async def test_it_keeps_every_law(child: Child) -> None:
+    """The conformance kit finds nothing but the task in which the library writes its own log."""
+    script = Path(__file__).parents[1] / "support" / "litellm_conform.py"
+    pipe = asyncio.subprocess.PIPE
+    judge = await asyncio.create_subprocess_exec(
+        child.interpreter, str(script), stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env=child.env
+    )
+    out, _ = await asyncio.wait_for(judge.communicate(), 240)
+    report = json.loads(out.splitlines()[-1])
+    assert {(law, seen) for law, _, seen in report["findings"]} <= {("tasks", "LoggingWorker._worker_loop")}
+    assert sum(status == "pass" for status in report["laws"].values()) >= 44
 
 
 async def test_a_cost_is_one_number(child: Child) -> None:
