@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -19,6 +18,7 @@ from isthmus.adapters.codec import Request, Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.transport.http import HttpTransport
+from isthmus.wire.call import WireCall
 
 
 class AnthropicAdapter(WireAdapter):
@@ -99,7 +99,7 @@ class AnthropicAdapter(WireAdapter):
             api_key_command=api_key_command,
             api_key_ttl_ms=int(api_key_ttl_ms),
         )
-        codec = MessagesCodec(model, defaults, betas=betas, server=replace(server, base_url=url))
+        codec = MessagesCodec(model, defaults, betas=betas, server=server, base_url=url)
         self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
         self._lookup: ModelLookup | None = None
         if transport is None and server.models_path and (base_url_trusted or server.is_home(url)):
@@ -124,7 +124,8 @@ class AnthropicAdapter(WireAdapter):
         return self._server.capabilities(self.model, self._model_limits, told)
 
     def _looks_up(self, server: MessagesServer) -> ModelLookup:
-        url = self.base_url + server.models_path.replace("{model}", quote(self.model, safe="@:"))
+        path = server.models_path.replace("{model}", quote(self.model, safe="@:"))
+        url = self._url(Request(WireCall(path=path)))
         version = {"anthropic-version": server.version}
         return ModelLookup(url, version, transport=self.transport, keys=self.keys)
 

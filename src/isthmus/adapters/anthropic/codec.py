@@ -27,6 +27,7 @@ class MessagesCodec:
         defaults: what stands where a context says nothing.
         betas: beta features to ask for, e.g. "files-api-2025-04-14".
         server: the host, which says where the model and the version of the API stand.
+        base_url: where it is, as far as that decides the path; not kept.
     """
 
     dialect = DIALECT
@@ -38,10 +39,12 @@ class MessagesCodec:
         *,
         betas: Sequence[str] = (),
         server: MessagesServer = ANTHROPIC,
+        base_url: str = "",
     ) -> None:
         self.model = model
         self._defaults = defaults or Defaults()
-        self._server = server
+        self._body_version = server.body_version
+        self._paths = {stream: server.route(model, base_url, stream=stream) for stream in (False, True)}
         self._headers = {} if server.body_version else {"anthropic-version": server.version}
         if betas:
             self._headers["anthropic-beta"] = ",".join(betas)
@@ -63,13 +66,14 @@ class MessagesCodec:
             sent = wire_name(spec.name)
             if sent != spec.name:
                 self._names[sent] = spec.name
-        server = self._server
         known = self._defaults if capabilities is None else replace(self._defaults, capabilities=capabilities)
         body, notes = build_body(ctx, known)
-        lead = {"anthropic_version": server.body_version} if server.body_version else {"model": self.model}
+        version = self._body_version
+        lead = {"anthropic_version": version} if version else {"model": self.model}
         whole = {**lead, **body, "stream": True} if stream else {**lead, **body}
-        path = server.route(self.model, server.base_url, stream=stream)
-        return Request(WireCall(path=path, body=sendable(whole), stream=stream, headers=self._headers), notes)
+        return Request(
+            WireCall(path=self._paths[stream], body=sendable(whole), stream=stream, headers=self._headers), notes
+        )
 
     def decoder(self, *, whole: bool) -> MessagesDecoder:
         """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 _OMITTED_IS_OFF: Mapping[str, bool] = {"thinking_default_on": False}
 _THINKS: Mapping[str, bool] = {"thinking_default_on": True, "thinking_disable": True}
@@ -23,5 +22,5 @@ _LATER = {
     "opus-5-5": _ALWAYS_THINKS,
 }
 
-FAMILIES: Mapping[str, Mapping[str, bool]] = MappingProxyType({**_FIRST, **_LATER})
+FAMILIES: Mapping[str, Mapping[str, bool]] = {**_FIRST, **_LATER}
 """Part of a model's id → fields of its capabilities, the longest part first; Messages API, 2026-11."""

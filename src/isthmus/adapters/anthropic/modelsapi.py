@@ -13,6 +13,7 @@ from isthmus.adapters.codec import Transport
 from isthmus.adapters.drive import Keys
 from isthmus.errors import TierError
 from isthmus.models.jsontext import loads
+from isthmus.secret import Address
 from isthmus.wire.call import WireCall
 
 _SECONDS = 5.0
@@ -36,7 +37,7 @@ class ModelLookup:
         keys: what authorises it.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], *, transport: Transport, keys: Keys) -> None:
+    def __init__(self, url: Address, headers: Mapping[str, str], *, transport: Transport, keys: Keys) -> None:
         self._place = url
         self._call = WireCall(path=url, stream=False, headers=headers, method="GET")
         self._transport, self._keys = transport, keys

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -89,7 +88,8 @@ class OpenAIChatAdapter(WireAdapter):
             system=system,
             effort=effort,
             temperature=temperature,
-            server=replace(server, base_url=url),
+            server=server,
+            base_url=url,
         )
         self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
 

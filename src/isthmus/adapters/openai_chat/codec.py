@@ -31,6 +31,7 @@ class ChatCodec:
         effort: reasoning effort where the context has none; "off" sends what turns it off, where a model needs that.
         temperature: sampling temperature where the context has none.
         server: whose habits to follow.
+        base_url: where it is, as far as that decides the path; not kept.
     """
 
     dialect = DIALECT
@@ -45,11 +46,12 @@ class ChatCodec:
         effort: str | None = None,
         temperature: float | None = None,
         server: ChatServer = OPENAI,
+        base_url: str = "",
     ) -> None:
         self.model = model
         self._ceiling = max_tokens or DEFAULT_CEILING
         self._server = server if ceiling_key is None else replace(server, ceiling_key=ceiling_key)
-        self._path = server.route(model, server.base_url, stream=False)
+        self._path = server.route(model, base_url, stream=False)
         self._system, self._effort, self._temperature = system, effort, temperature
         # The inverse of the names sent so far: the same for every call, so calls may share it.
         self._names: dict[str, str] = {}
