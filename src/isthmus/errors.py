@@ -197,11 +197,7 @@ class RefusedError(TierError):
 
 
 class InvalidRequestError(TierError, ValueError):
-    """The request itself is wrong; no other tier will like it better.
-
-    Attributes:
-        for_this_tier: whether it is wrong for this tier alone, so that a chain asks the next one.
-    """
+    """The request itself is wrong; no other tier will like it better, unless it is wrong `for_this_tier` alone."""
 
     error_class = ErrorClass.INVALID
     for_this_tier: bool = False
@@ -217,6 +213,13 @@ class UnclassifiedError(TierError):
     """A failure that nothing here recognises."""
 
     error_class = ErrorClass.UNCLASSIFIED
+
+
+class ResponseError(TierError):
+    """A reply that ended without an answer; `response` is the provider's own, or the event that said so."""
+
+    response: Any = None
+    error: Any = None
 
 
 _CLASSES: dict[ErrorClass, type[TierError]] = {

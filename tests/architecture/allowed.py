@@ -93,6 +93,8 @@ _PINS: dict[str, tuple[str, ...]] = {
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
     "litellm": ("isthmus.adapters.litellm",),
     "xllamacpp": ("isthmus.adapters.local",),
+    "openai": ("isthmus.adapters.openai_responses.sdk",),
+    "botocore": ("isthmus.adapters.bedrock",),
 }
 
 
@@ -104,16 +106,21 @@ def may_use(name: str, library: str) -> bool:
 # Signatures that DESIGN section 4 or a seed fixes.
 CONSTRUCTORS = {
     "AnthropicAdapter",
+    "BedrockAdapter",
     "DefaultAgent",
     "LiteLLMAdapter",
+    "LangServeAdapter",
     "LocalAdapter",
     "OpenAIChatAdapter",
+    "OpenAIResponsesAdapter",
     "TierError",
     "Tool",
 }
 SIGNATURES = {
     "isthmus.adapters.faces:get_response",
     "isthmus.adapters.faces:stream_response",
+    "isthmus.adapters.openai_responses.client:get_response",
+    "isthmus.adapters.openai_responses.client:stream_response",
     "isthmus.models.capabilities:apply_thinking",
     "isthmus.models.events:__init__",
     "isthmus.models.model:get_response",
@@ -138,6 +145,8 @@ BOUNDARIES = {
     "isthmus.chain.chain",
     "isthmus.adapters.faces",
     "isthmus.adapters.litellm",
+    "isthmus.adapters.openai_responses.client",
+    "isthmus.adapters.openai_responses.sdk",
     "isthmus.adapters.registry",
     "isthmus.models.model",
     "isthmus.conformance.conform",
@@ -159,17 +168,25 @@ BOUNDARIES = {
 PROVIDERS = ("anthropic", "openai", "bedrock", "langserve", "litellm", "xllamacpp", "claude", "gpt-", "gemini", "groq")
 
 _MAY_NAME: dict[str, tuple[str, ...]] = {
-    "anthropic": ("isthmus.adapters.anthropic", "isthmus.adapters.registry", "isthmus.conformance.wire_messages"),
+    "anthropic": (
+        "isthmus.adapters.anthropic",
+        "isthmus.adapters.bedrock",
+        "isthmus.adapters.registry",
+        "isthmus.conformance.wire_messages",
+    ),
+    "bedrock": ("isthmus.adapters.bedrock",),
     "claude": ("isthmus.adapters.anthropic",),
     # The public spelling of one dialect's native items is fixed by seed 004 and DESIGN section 3.
     "openai": (
         "isthmus.adapters.openai_chat",
+        "isthmus.adapters.openai_responses",
         "isthmus.adapters.registry",
         "isthmus.models.neutral",
         "isthmus.conformance.wire_chat",
     ),
     "gpt-": ("isthmus.adapters.openai_chat",),
     "litellm": ("isthmus.adapters.litellm",),
+    "langserve": ("isthmus.adapters.langserve",),
     "xllamacpp": ("isthmus.adapters.local",),
 }
 

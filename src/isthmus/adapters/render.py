@@ -27,6 +27,11 @@ class RoleDict(dict[str, Any]):
     origin: Mapping[str, Any]
     ctx: GenerateContext
 
+    def original(self) -> Mapping[str, Any]:
+        """The message that it was made from, while its author left it as it was; else itself."""
+        made = {key: fresh(value) for key, value in self.origin.items() if key != RESERVED}
+        return self.origin if dict(self) == made else self
+
 
 class Rendered(list[Any]):
     """The messages that an author's method gets; remembers the context they were made from.
@@ -234,11 +239,7 @@ def read_context(messages: Any, tools: Any = None, *, own_brief: str = "", **set
 def _original(message: Any, place: int) -> Mapping[str, Any]:
     if not isinstance(message, Mapping):
         raise InvalidRequestError(f"messages[{place}] must be a role dict, not {type(message).__name__}")
-    if isinstance(message, RoleDict):
-        origin = message.origin
-        if dict(message) == {key: fresh(value) for key, value in origin.items() if key != RESERVED}:
-            return origin
-    return message
+    return message.original() if isinstance(message, RoleDict) else message
 
 
 def _neutral(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -30,12 +30,14 @@ from isthmus.secret import redact
 def classify(error: BaseException) -> TierError:
     """The classified form of any failure of a model call.
 
-    A `TierError` stands as it is, wherever in the chain of causes; time-outs and lost connections are "transient",
-    a refused connection is "unavailable", all else is "unclassified".
+    A `TierError` stands as it is, wherever in the chain of causes, and so does the one that another error holds as its
+    `classified`; time-outs and lost connections are "transient", a refused connection is "unavailable", all else is
+    "unclassified".
     """
     for cause in chain_of_causes(error):
-        if isinstance(cause, TierError):
-            return cause
+        known = cause if isinstance(cause, TierError) else getattr(cause, "classified", None)
+        if isinstance(known, TierError):
+            return known
         if isinstance(cause, ConnectionRefusedError):
             return tier_error("unavailable", redact(str(cause)) or "connection refused", cause=error)
         if isinstance(cause, TimeoutError | ConnectionError):

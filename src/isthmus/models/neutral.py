@@ -14,6 +14,8 @@ from isthmus.models.reading import read_part, read_result, remarks
 
 NATIVE_INPUT = "openai_responses_input"
 """The public spelling of one dialect's native items on a message."""
+NATIVE_DIALECT = "openai-responses"
+"""The dialect whose spelling that is."""
 
 # Blocks that only the server that made them takes back.
 _SERVER_TOOLS = ("_tool_use", "_tool_result")

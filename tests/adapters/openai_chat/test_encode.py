@@ -23,6 +23,7 @@ from isthmus.wire.frame import Frame
 SCHEMA = {"type": "object", "properties": {"x": {"type": "integer", "maximum": 1e16}}, "$defs": {}}
 TOOL = ToolSpec(name="f", description="Does f", parameters_schema=SCHEMA)
 OTHER = ToolSpec(name="g", strict=True)
+NEAR = replace(OPENAI, ceiling_key="max_tokens")
 USER = ({"role": "user", "content": "Hi"},)
 
 
@@ -97,9 +98,9 @@ def test_the_fullest_request_to_the_byte() -> None:
         ({"max_tokens": 500}, None, {}, {"max_completion_tokens": 500}),
         ({"max_tokens": 500}, 0, {}, {"max_completion_tokens": 500}),
         ({"max_tokens": 500}, 20, {}, {"max_completion_tokens": 20}),
-        ({"max_tokens": 500, "ceiling_key": "max_tokens"}, None, {}, {"max_tokens": 500}),
+        ({"max_tokens": 500, "server": NEAR}, None, {}, {"max_tokens": 500}),
         ({}, 20, {"max_tokens": 7}, {"max_tokens": 7}),
-        ({"ceiling_key": "max_tokens"}, 20, {"max_completion_tokens": 7}, {"max_completion_tokens": 7}),
+        ({"server": NEAR}, 20, {"max_completion_tokens": 7}, {"max_completion_tokens": 7}),
     ],
 )
 def test_a_ceiling_is_always_sent_once(settings: Any, asked: Any, options: Any, expected: dict[str, int]) -> None:

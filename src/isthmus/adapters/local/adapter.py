@@ -16,6 +16,7 @@ from isthmus.adapters.local import weights
 from isthmus.adapters.local.engine import Lease, Settings
 from isthmus.adapters.local.gguf import context_length
 from isthmus.adapters.openai_chat.codec import ChatCodec
+from isthmus.adapters.openai_chat.server import ChatServer
 from isthmus.errors import ConfigError, MissingDependencyError
 from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext, Timeouts
@@ -26,6 +27,8 @@ DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 _DEFAULT_WINDOW = 8192
 # The first call may have to fetch the weights, and reads its prompt at a hundred tokens a second.
 _TIMEOUTS = Timeouts(first_content=900.0, idle=300.0)
+
+_SERVER = ChatServer(provider="local")
 
 # llama.cpp closes an idle connection after 5 s, whatever is on its way; on loopback a new one costs nothing.
 _SCHEME = KeyScheme(extra={"connection": "close"})
@@ -86,7 +89,7 @@ class LocalAdapter(WireAdapter):
             template=_template() if own else "",
         )
         self._lease: Lease | None = None
-        codec = ChatCodec(self.model, max_tokens=self.max_tokens, ceiling_key="max_tokens", system=system)
+        codec = ChatCodec(self.model, max_tokens=self.max_tokens, system=system, server=_SERVER)
         self._wire(codec, HttpTransport(trust_env=False), KeySource(), "")
 
     def capabilities(self) -> ModelCapabilities:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -84,11 +85,10 @@ class OpenAIChatAdapter(WireAdapter):
         codec = ChatCodec(
             model,
             max_tokens=self.max_tokens,
-            ceiling_key=ceiling_key,
             system=system,
             effort=effort,
             temperature=temperature,
-            server=server,
+            server=replace(server, ceiling_key=ceiling_key or server.ceiling_key),
             base_url=url,
         )
         self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)

@@ -26,7 +26,6 @@ class ChatCodec:
     Args:
         model: the model's id, sent as it is.
         max_tokens: the output ceiling where the context has none; 0 or None means 8192.
-        ceiling_key: what it is called, where that differs from the server's own.
         system: the brief where the context has none.
         effort: reasoning effort where the context has none; "off" sends what turns it off, where a model needs that.
         temperature: sampling temperature where the context has none.
@@ -41,7 +40,6 @@ class ChatCodec:
         model: str,
         *,
         max_tokens: int | None = None,
-        ceiling_key: str | None = None,
         system: str = "",
         effort: str | None = None,
         temperature: float | None = None,
@@ -50,7 +48,7 @@ class ChatCodec:
     ) -> None:
         self.model = model
         self._ceiling = max_tokens or DEFAULT_CEILING
-        self._server = server if ceiling_key is None else replace(server, ceiling_key=ceiling_key)
+        self._server = server
         self._path = server.route(model, base_url, stream=False)
         self._system, self._effort, self._temperature = system, effort, temperature
         # The inverse of the names sent so far: the same for every call, so calls may share it.
