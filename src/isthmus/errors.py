@@ -197,9 +197,10 @@ class RefusedError(TierError):
 
 
 class InvalidRequestError(TierError, ValueError):
-    """The request itself is wrong; no other tier will like it better."""
+    """The request itself is wrong; no other tier will like it better, unless it is wrong `for_this_tier` alone."""
 
     error_class = ErrorClass.INVALID
+    for_this_tier: bool = False
 
 
 class ProtocolError(TierError):

@@ -14,7 +14,7 @@ _RANK0 = {
     "isthmus.wire.retryafter",
 }
 _BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
-_SHARED = {"classify", "drive", "openai_chat", "anthropic"}
+_SHARED = {"classify", "drive", "endpoint", "openai_chat", "anthropic"}
 _TOP = ("console", "studio", "bulk")
 
 
@@ -91,6 +91,7 @@ _PINS: dict[str, tuple[str, ...]] = {
     "pydantic_core": ("isthmus.models.",),
     "typing_extensions": ("isthmus.models.model", "isthmus.models.pytypes", "isthmus.models.validators"),
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
+    "litellm": ("isthmus.adapters.litellm",),
     "xllamacpp": ("isthmus.adapters.local",),
     "openai": ("isthmus.adapters.openai_responses.sdk",),
     "botocore": ("isthmus.adapters.bedrock",),
@@ -107,6 +108,7 @@ CONSTRUCTORS = {
     "AnthropicAdapter",
     "BedrockAdapter",
     "DefaultAgent",
+    "LiteLLMAdapter",
     "LangServeAdapter",
     "LocalAdapter",
     "OpenAIChatAdapter",
@@ -142,6 +144,7 @@ BOUNDARIES = {
     "isthmus.observability.hooks",
     "isthmus.chain.chain",
     "isthmus.adapters.faces",
+    "isthmus.adapters.litellm",
     "isthmus.adapters.openai_responses.client",
     "isthmus.adapters.openai_responses.sdk",
     "isthmus.adapters.registry",
@@ -182,6 +185,7 @@ _MAY_NAME: dict[str, tuple[str, ...]] = {
         "isthmus.conformance.wire_chat",
     ),
     "gpt-": ("isthmus.adapters.openai_chat",),
+    "litellm": ("isthmus.adapters.litellm",),
     "langserve": ("isthmus.adapters.langserve",),
     "xllamacpp": ("isthmus.adapters.local",),
 }

@@ -120,6 +120,15 @@ async def test_each_tier_has_its_full_allowance() -> None:
     assert (len(first.calls), len(second.calls)) == (3, 3)
 
 
+async def test_a_request_that_is_wrong_for_one_tier_alone_goes_to_the_next() -> None:
+    """An invalid request ends the call, unless the tier says that it is wrong for this tier alone."""
+    skips = _err("invalid")
+    skips.for_this_tier = True
+    tier = PlayTier("a", [skips])
+    assert (await _chain_of(tier, PlayTier("b", OK)).generate(CTX)).text == "fine"
+    assert len(tier.calls) == 1
+
+
 async def test_exhaustion_lists_every_attempt() -> None:
     """`ChainExhausted` holds tier, number, error and time of each try, and its cause is the last error."""
     last = _err("unavailable")

@@ -34,6 +34,7 @@ _TEXTS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
             r"credit balance|insufficient (?:credits|balance|funds)|out of credits|payment (?:is |method is )?required",
             # With a time to come back at, the same words mean a rate limit; see also `Failure._class`.
             r"exceeded your current quota(?!.*(?:retry in|per.?(?:minute|day)))",
+            r"(?:incorrect|invalid) api key\b|api key (?:is )?(?:not valid|invalid)",
             r"reached your specified [\w ]*usage limit|spend(?:ing)? limit|exceeded_current_quota|\barrearage\b",
         ),
     ),
@@ -122,6 +123,10 @@ _MODEL_GONE = _any_of(
     r"\b(?:model|deployment)s?\b.{0,200}(?:not found|not exist|no longer|not deployed|not loaded)",
     r"\b(?:model|deployment)s?\b.{0,200}(?:decommissioned|deprecated|retired)",
 )
+# Said with 400 too, and of nothing else.
+_NO_SUCH_MODEL = _any_of(
+    r"^model not found\b|model identifier is invalid|model version has reached the end of its life"
+)
 _MARKUP = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.I | re.S)
 
 
@@ -206,7 +211,9 @@ class Failure:
             return ErrorClass.UNAVAILABLE
         if status in _STATUSES:
             return _STATUSES[status]
-        if not _MODEL_CODES.isdisjoint(self._words()) or (status == 404 and _MODEL_GONE.search(self.message)):
+        if not _MODEL_CODES.isdisjoint(self._words()) or _NO_SUCH_MODEL.search(self.message):
+            return ErrorClass.UNAVAILABLE
+        if status == 404 and _MODEL_GONE.search(self.message):
             return ErrorClass.UNAVAILABLE
         return ErrorClass.INVALID if status is not None and status < 500 else ErrorClass.TRANSIENT
 

@@ -126,7 +126,7 @@ class WireAdapter(ModelAdapter):
 
     def _encoded(self, ctx: GenerateContext, *, stream: bool) -> Request:
         try:
-            return self.codec.encode(ctx, stream=stream)
+            return self._encode(ctx, stream=stream)
         except (RecursionError, TypeError) as error:
             # No other tier could say it either.
             raise InvalidRequestError(
@@ -146,6 +146,10 @@ class WireAdapter(ModelAdapter):
             except TierError as error:
                 frames = None
                 raise error.with_traceback(None) from error.__cause__
+
+    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        """The request for a context, once a call."""
+        return self.codec.encode(ctx, stream=stream)
 
     @asynccontextmanager
     async def _open(self, request: Request) -> AsyncGenerator[_Reading, None]:

@@ -198,9 +198,7 @@ def _ended(rules: Rules, state: State, event: Ended) -> Move:
 def _failed(rules: Rules, state: State, event: Failed) -> Move:
     error, tier = event.error, state.todo[0]
     state = replace(state, error=error, shown=state.shown or event.shown)
-    if error.error_class == ErrorClass.INVALID or (
-        error.error_class == ErrorClass.REFUSED and not rules.fallback_on_refused
-    ):
+    if _ends(error, rules):
         over = Report("chain.failed", {"class": str(error.error_class), "attempts": state.tries})
         return replace(state, phase=Phase.FAILED), (_failure(rules, state, event, "stop"), over)
     delay = None
@@ -218,6 +216,13 @@ def _failed(rules: Rules, state: State, event: Failed) -> Move:
         above = max((w for w in (above, rules.windows[tier]) if w is not None), default=None)
     given_up = replace(state, phase=Phase.SELECT, todo=state.todo[1:], above=above, failed_on=tier)
     return given_up, (_failure(rules, state, event, "fallback"),)
+
+
+def _ends(error: TierError, rules: Rules) -> bool:
+    """Whether no other tier would mend it."""
+    if error.error_class == ErrorClass.INVALID:
+        return not getattr(error, "for_this_tier", False)
+    return error.error_class == ErrorClass.REFUSED and not rules.fallback_on_refused
 
 
 def _passed_on(rules: Rules, state: State, event: Failed) -> Move:
