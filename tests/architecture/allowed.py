@@ -110,6 +110,7 @@ CONSTRUCTORS = {
     "Tool",
 }
 SIGNATURES = {
+    "isthmus.chain.chain:define_chain",
     "isthmus.adapters.faces:get_response",
     "isthmus.adapters.faces:stream_response",
     "isthmus.models.capabilities:apply_thinking",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from inspect import isawaitable
 from itertools import count
 from typing import Any
 
@@ -26,8 +27,9 @@ from isthmus.chain.policy import (
     Woke,
     step,
 )
+from isthmus.chain.seams import Drain, Markers, Renderer
 from isthmus.chain.tier import Member, lacking
-from isthmus.errors import ChainExhausted, InvalidRequestError, ProtocolError, TierError
+from isthmus.errors import ChainExhausted, ContextOverflowError, InvalidRequestError, ProtocolError, TierError
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Call, Event, Finish, FinishReason, Note, NoteCode, Reset, Text, framed
 from isthmus.models.fold import Fold
@@ -50,6 +52,8 @@ class Setup:
     timeouts: Timeouts | None
     clock: Clock
     sticky: bool
+    context: Renderer | None = None
+    markers: Markers | None = None
 
 
 def needs(ctx: GenerateContext) -> frozenset[str]:
@@ -134,6 +138,11 @@ class ChainCall:
         self._report(Report("chain.started", {"tiers": [member.id for member in self.setup.members]}))
         self._select()
 
+    def drain(self) -> Drain | None:
+        """What takes the markers out of this reply; None where there are none."""
+        markers = self.setup.markers
+        return None if markers is None else markers(lambda kind, fields: self._report(Report(kind, fields)))
+
     def due(self) -> list[Event]:
         """The events that the chain itself has to say now."""
         events, self._due = self._due, []
@@ -156,18 +165,34 @@ class ChainCall:
             raise state.error
         return self._state.phase is Phase.ATTEMPT
 
-    def request(self) -> GenerateContext:
-        """The request as the tier at work gets it, and a fresh start of what is kept of the try."""
+    async def request(self) -> GenerateContext:
+        """The request as the tier at work gets it, and a fresh start of what is kept of the try.
+
+        Raises:
+            ContextOverflowError: it cannot be made to fit.
+        """
         self._fold = Fold()
         self._shown = False
         self._notes = ()
         self._began = self.setup.clock.now()
-        ceiling, asked = self.member.max_output_tokens, self.ctx.max_output_tokens
+        ctx = await self._rendered()
+        ceiling, asked = self.member.max_output_tokens, ctx.max_output_tokens
         if ceiling is None or asked is None or asked <= ceiling:
-            return self.ctx
+            return ctx
         detail = f"max_output_tokens: {asked} became {ceiling}, the ceiling of tier {self.member.id!r}"
-        self._notes = (Note(NoteCode.PARAMETER_CHANGED, detail),)
-        return replace(self.ctx, max_output_tokens=ceiling)
+        self._notes = (*self._notes, Note(NoteCode.PARAMETER_CHANGED, detail))
+        return replace(ctx, max_output_tokens=ceiling)
+
+    async def _rendered(self) -> GenerateContext:
+        if self.setup.context is None:
+            return self.ctx
+        made = self.setup.context(self.ctx, self.member, smaller=False)
+        rendered = await made if isawaitable(made) else made
+        if rendered is None:
+            raise ContextOverflowError(f"the prompt cannot be made to fit the window of tier {self.member.id!r}")
+        self._report(Report("context.rendered", {"tier": self.member.id, **rendered.report}))
+        self._notes = rendered.notes
+        return rendered.ctx
 
     def commit(self) -> None:
         """The first content is here: from now on nothing is tried again."""

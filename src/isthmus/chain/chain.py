@@ -12,6 +12,7 @@ from typing import Any
 from isthmus.chain.call import ChainCall, Setup, require
 from isthmus.chain.ledger import Attempt, Run
 from isthmus.chain.policy import Rules
+from isthmus.chain.seams import Markers, Renderer
 from isthmus.chain.tier import callable_as, members, name_of
 from isthmus.errors import ConfigError, ProtocolError
 from isthmus.models.contract import GenerateContext, Timeouts
@@ -148,10 +149,12 @@ class Chain:
 
 async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None]:
     call.begin()
+    drain = call.drain()
     try:
         while True:
             for event in call.due():
-                yield event
+                for shown in (event,) if drain is None else drain.take(event):
+                    yield shown
             watch.restart(_UNTIMED)
             if not await call.ready():
                 return
@@ -166,9 +169,13 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None
                         if fresh and event.text:
                             fresh = False
                             call.commit()
-                        yield event
-                        continue
-                    yield call.take(event)
+                        if drain is None:
+                            yield event
+                            continue
+                    else:
+                        event = call.take(event)
+                    for shown in (event,) if drain is None else drain.take(event):
+                        yield shown
                     if call.over:
                         break
                 else:
@@ -189,7 +196,7 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None
 
 async def _open(call: ChainCall, watch: Watchdog) -> AsyncIterator[Any]:
     """Begin a try: one bare iterator, whatever the tier returns."""
-    ctx = call.request()
+    ctx = await call.request()
     adapter = call.member.adapter
     watch.restart(call.setup.timeouts or getattr(adapter, "timeouts", None) or Timeouts())
     target = await call.run.target(call.index, adapter)
@@ -239,6 +246,8 @@ def define_chain(
     timeouts: Timeouts | None = None,
     fallback_on_refused: bool = False,
     sticky: str = "turn",
+    context: Renderer | None = None,
+    markers: Markers | None = None,
     clock: Clock = _CLOCK,
 ) -> Chain:
     """Make one adapter of several.
@@ -251,6 +260,8 @@ def define_chain(
             the defaults. One that expires before content is a passing failure.
         fallback_on_refused: whether another tier is asked after a refusal by content policy.
         sticky: "turn": within a run, later calls begin with the tier that served; "none": always with the first.
+        context: makes each request fit the tier that gets it.
+        markers: makes what takes the markers out of a reply's text.
         clock: time, waiting and chance, for tests.
 
     Raises:
@@ -272,7 +283,16 @@ def define_chain(
         retry=retry,
         fallback_on_refused=fallback_on_refused,
     )
-    setup = Setup(id=id, members=found, rules=rules, timeouts=timeouts, clock=clock, sticky=sticky == "turn")
+    setup = Setup(
+        id=id,
+        members=found,
+        rules=rules,
+        timeouts=timeouts,
+        clock=clock,
+        sticky=sticky == "turn",
+        context=context,
+        markers=markers,
+    )
     return Chain(setup)
 
 
