@@ -5,7 +5,8 @@
     │   ├── TierError                   a model call failed, classified
     │   │   ├── TransientError          worth another try on the same tier
     │   │   ├── UnavailableError        down, overloaded or gone: next tier at once
-    │   │   │   └── ChainExhausted      every tier of a chain failed
+    │   │   │   ├── ChainExhausted      every tier of a chain failed
+    │   │   │   └── ChainCut            a chain's own time, budget or window was used up
     │   │   ├── CredentialsError        key, permission or billing
     │   │   ├── ContextOverflowError    the prompt does not fit
     │   │   ├── RefusedError            content policy, before any content
@@ -29,7 +30,7 @@ Knows nothing of providers, transports or messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
@@ -291,6 +292,23 @@ class ChainExhausted(UnavailableError):
             self.error_class = ErrorClass.OVERFLOW
 
 
+class ChainCut(UnavailableError):
+    """A limit of the chain itself ended a call: its time, its budget, or a prompt that no tier has room for.
+
+    To a chain around it, this one is a tier that is "unavailable"; with the reason "window", "overflow".
+
+    Args:
+        message: what is used up, and what to do about it.
+        reason: which limit.
+    """
+
+    def __init__(self, message: str, reason: CutReason, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.reason = reason
+        if reason is CutReason.WINDOW:
+            self.error_class = ErrorClass.OVERFLOW
+
+
 class ConfigError(IsthmusError, ValueError):
     """A setting that cannot be used.
 
@@ -378,13 +396,3 @@ class LiveCallError(IsthmusError, RuntimeError):
     def __init__(self, host: str) -> None:
         super().__init__(f"a live call to {host}: use a scripted adapter, a recording or a server on loopback")
         self.host = host
-
-
-def chain_of_causes(error: BaseException, depth: int = 8) -> Iterable[BaseException]:
-    """The error, its cause or context, and so on, at most `depth` of them."""
-    seen: BaseException | None = error
-    for _ in range(depth):
-        if seen is None:
-            return
-        yield seen
-        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)

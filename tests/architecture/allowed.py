@@ -91,6 +91,7 @@ _PINS: dict[str, tuple[str, ...]] = {
     "pydantic_core": ("isthmus.models.",),
     "typing_extensions": ("isthmus.models.model", "isthmus.models.pytypes", "isthmus.models.validators"),
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
+    "genai_prices": ("isthmus.chain.prices",),
     "xllamacpp": ("isthmus.adapters.local",),
 }
 
@@ -110,7 +111,8 @@ CONSTRUCTORS = {
     "Tool",
 }
 SIGNATURES = {
-    "isthmus.chain.chain:define_chain",
+    "isthmus.chain.define:define_chain",
+    "isthmus.chain.markers:define_marker",
     "isthmus.adapters.faces:get_response",
     "isthmus.adapters.faces:stream_response",
     "isthmus.models.capabilities:apply_thinking",
@@ -135,6 +137,8 @@ BOUNDARIES = {
     "isthmus.models.handlers",
     "isthmus.observability.hooks",
     "isthmus.chain.chain",
+    "isthmus.chain.context",
+    "isthmus.chain.markers",
     "isthmus.adapters.faces",
     "isthmus.adapters.registry",
     "isthmus.models.model",
@@ -158,6 +162,7 @@ _MAY_NAME: dict[str, tuple[str, ...]] = {
         "isthmus.conformance.wire_chat",
     ),
     "gpt-": ("isthmus.adapters.openai_chat",),
+    "genai_prices": ("isthmus.chain.prices",),
     "xllamacpp": ("isthmus.adapters.local",),
 }
 

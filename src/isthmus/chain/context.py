@@ -94,8 +94,11 @@ class RenderReport:
 
 
 def room_for(window: int, ceiling: int) -> int:
-    """The tokens that a prompt may have: the window less the reply's ceiling and a margin of 2 %, at least 64."""
-    return window - ceiling - max(64, -(-window // 50))
+    """The tokens that a prompt may have: the window less the reply's ceiling and a margin for what nobody counts.
+
+    The margin is 2 % of the window, at least 64 tokens, but of a very small window no more than an eighth.
+    """
+    return window - ceiling - min(max(64, -(-window // 50)), window // 8)
 
 
 def render(
@@ -249,6 +252,9 @@ class ContextPolicy:
         self, ctx: GenerateContext, tier: Member, *, smaller: bool
     ) -> Rendered | Awaitable[Rendered | None] | None:
         """The request for this tier; None where it cannot fit."""
+        if tier.chained:
+            # It makes requests fit its own tiers.
+            return None if smaller else Rendered(ctx=ctx)
         ceiling = _ceiling(ctx, tier)
         reserve = 0
         if self.summary is not None and tier.window_tokens is not None:
@@ -265,13 +271,13 @@ class ContextPolicy:
         if not report.fits:
             return None
         if self.summary is not None and report.dropped:
-            return self._summarised(ctx, made, report, room=reserve)
+            return self._summarised(self.summary, ctx, made, report=report, room=reserve)
         return _rendered(made, report)
 
     async def _summarised(
-        self, ctx: GenerateContext, made: GenerateContext, report: RenderReport, *, room: int
+        self, summary: Summary, ctx: GenerateContext, made: GenerateContext, *, report: RenderReport, room: int
     ) -> Rendered:
-        text = await self._summary(tuple([ctx.messages[at] for at in report.dropped]), room)
+        text = await _summary(summary, tuple([ctx.messages[at] for at in report.dropped]), room, self.estimate)
         if text is None:
             return _rendered(made, report)
         said = internal_message({"role": "user", "content": text}, origin="summary")
@@ -282,20 +288,21 @@ class ContextPolicy:
             replace(made, messages=messages), replace(report, messages=report.messages + size, summarised=True)
         )
 
-    async def _summary(self, messages: tuple[Message, ...], room: int) -> str | None:
-        assert self.summary is not None
-        try:
-            text = self.summary(messages, room)
-            text = await text if isawaitable(text) else text
-        except Exception as error:
-            _log.warning("chain: the summary of the context failed: %s", type(error).__name__)
-            return None
-        if not isinstance(text, str) or not text.strip():
-            return None
-        if self.estimate(text) > room:
-            _log.warning("chain: the summary of the context is longer than the %d tokens that it may have", room)
-            return None
-        return text
+
+async def _summary(write: Summary, messages: tuple[Message, ...], room: int, estimate: Estimate) -> str | None:
+    """What the hook says, if that is of use; its failure is no content."""
+    try:
+        said: Any = write(messages, room)
+        text = await said if isawaitable(said) else said
+    except Exception as error:
+        _log.warning("chain: the summary of the context failed: %s", type(error).__name__)
+        return None
+    if not isinstance(text, str) or not text.strip():
+        return None
+    if estimate(text) > room:
+        _log.warning("chain: the summary of the context is longer than the %d tokens that it may have", room)
+        return None
+    return text
 
 
 def _ceiling(ctx: GenerateContext, tier: Member) -> int | None:

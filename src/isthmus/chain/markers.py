@@ -14,7 +14,7 @@ import msgspec
 
 from isthmus.chain.seams import Markers, Tell
 from isthmus.errors import ConfigError
-from isthmus.models.events import Call, Event, Finish, FinishReason, Marker, Note, NoteCode, Text, framed
+from isthmus.models.events import Call, Event, Finish, FinishReason, Marker, Note, NoteCode, Text, framed, tried
 from isthmus.wire.frame import Frame
 
 Parse = Callable[[str], Any]
@@ -31,9 +31,7 @@ class MarkerForm:
     max_chars: int
 
 
-def define_marker(
-    name: str, open: str, close: str, *, parse: Parse | None = None, max_chars: int = 8192
-) -> MarkerForm:
+def define_marker(name: str, open: str, close: str, *, parse: Parse | None = None, max_chars: int = 8192) -> MarkerForm:
     """A construct in a reply's text that is taken out and promoted to a `Marker` event where it stood.
 
     Args:
@@ -48,7 +46,8 @@ def define_marker(
         ConfigError: an empty name or delimiter, or a limit with no room for anything.
     """
     where = f"marker {name!r}"
-    for key, value in (("name", name), ("open", open), ("close", close)):
+    given: tuple[tuple[str, Any], ...] = (("name", name), ("open", open), ("close", close))
+    for key, value in given:
         if not isinstance(value, str) or not value:
             raise ConfigError(f"must be a text that is not empty, not {value!r}", where=where, key=key)
     if parse is not None and not callable(parse):
@@ -176,8 +175,8 @@ class MarkerDrain:
             pieces = list(self._text("", final=True))
         if not self._changed:
             return (*_events(pieces, end.raw), end)
-        said = msgspec.structs.replace(end, content=_joined(self._said), notes=(*end.notes, *notes))
-        return (*_events(pieces, end.raw), framed(said, end.raw))
+        said = msgspec.structs.replace(end, content=end.content or _joined(self._said), notes=(*end.notes, *notes))
+        return (*_events(pieces, end.raw), tried(framed(said, end.raw), end.attempts))
 
     def _text(self, text: str, *, final: bool = False) -> Iterator[str | Marker]:
         """The text and the markers that are decided; with `final`, all of it is."""
@@ -267,4 +266,3 @@ def _joined(said: Iterable[Text | Call]) -> tuple[Text | Call, ...]:
         if event is not None:
             made.append(event)
     return tuple(made)
-

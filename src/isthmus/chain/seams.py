@@ -19,13 +19,13 @@ class Rendered:
 
     Args:
         ctx: the request.
-        input_tokens: how many tokens its prompt has, estimated.
+        input_tokens: how many tokens its prompt has, estimated; None where nobody counted.
         report: what was measured and taken out, for listeners.
         notes: what was changed, for the reply.
     """
 
     ctx: GenerateContext
-    input_tokens: int
+    input_tokens: int | None = None
     report: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
 

@@ -67,6 +67,8 @@ class Member:
     max_output_tokens: int | None
     supports: frozenset[str]
     owns_retries: bool
+    chained: bool = False
+    """Whether it is a chain, whose own tries are what counts."""
 
 
 def callable_as(thing: Any) -> Any:

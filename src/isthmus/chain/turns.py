@@ -115,7 +115,7 @@ def with_results(message: Message, change: Callable[[Any], Any]) -> Message:
     if message.get("role") == MessageRole.TOOL:
         return {**made, "content": change(message.get("content"))}
     if "role" not in message:
-        return _changed(made, change)
+        return {**made, **_changed(made, change)}
     for key in ("content", NATIVE_INPUT):
         if isinstance(message.get(key), list | tuple):
             made[key] = [_changed(part, change) for part in message[key]]

@@ -86,6 +86,25 @@ set_raw = _RawSlot._raw.__set__  # type: ignore[attr-defined]
 """Gives an event just made the frame that it came from."""
 
 
+class _AttemptsSlot:
+    """Holds the tries behind a result of a chain, hidden like the frame."""
+
+    __slots__ = ("_attempts",)
+
+    @property
+    def attempts(self) -> tuple[Any, ...]:
+        """Every try that a chain made for it, failed ones too (`isthmus.chain.Attempt`); () outside of chains."""
+        try:
+            return self._attempts  # type: ignore[attr-defined,no-any-return]
+        except AttributeError:
+            return ()
+
+
+class _BothSlots(_RawSlot):
+    __slots__ = ("_attempts",)
+    attempts: property = _AttemptsSlot.attempts  # type: ignore[assignment]
+
+
 class Text(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="text"):
     """A piece of the reply's text."""
 
@@ -255,7 +274,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
-class Finish(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="finish"):
+class Finish(msgspec.Struct, _BothSlots, frozen=True, tag_field="type", tag="finish"):
     """The one terminal event.
 
     Args:
@@ -292,7 +311,14 @@ def framed(event: Any, frame: Frame | None) -> Any:
     return event
 
 
-class StepResult(msgspec.Struct, frozen=True):
+def tried(thing: Any, attempts: tuple[Any, ...]) -> Any:
+    """The same finish or result, with the tries behind it as its `attempts`."""
+    if attempts:
+        type(thing)._attempts.__set__(thing, attempts)
+    return thing
+
+
+class StepResult(msgspec.Struct, _AttemptsSlot, frozen=True):
     """One reply, whole.
 
     Args:

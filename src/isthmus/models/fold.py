@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from isthmus.errors import ProtocolError, TierError, UnclassifiedError, chain_of_causes, tier_error
+from isthmus.errors import ProtocolError, TierError, UnclassifiedError, tier_error
 from isthmus.models.contract import TextCallback
 from isthmus.models.events import (
     EVENT_TYPES,
@@ -24,6 +24,7 @@ from isthmus.models.events import (
     StepResult,
     Text,
     framed,
+    tried,
 )
 from isthmus.models.normalise import identified, settle, to_event, to_finish
 from isthmus.secret import redact
@@ -45,6 +46,16 @@ def classify(error: BaseException) -> TierError:
     failure = UnclassifiedError(redact(said(error)))
     failure.__cause__ = error
     return failure
+
+
+def chain_of_causes(error: BaseException, depth: int = 8) -> Iterable[BaseException]:
+    """The error, its cause or context, and so on, at most `depth` of them."""
+    seen: BaseException | None = error
+    for _ in range(depth):
+        if seen is None:
+            return
+        yield seen
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
 
 
 def uninvited(error: asyncio.CancelledError) -> UnclassifiedError | None:
@@ -140,7 +151,8 @@ class Fold:
             raise event.error or ProtocolError("finish 'error-post' without content and without an error")
         finish, notes = settle(event.finish, tuple(self._events), notes=(*self._notes, *event.notes))
         if finish != event.finish or notes != event.notes:
-            event = framed(msgspec.structs.replace(event, finish=finish, notes=notes), event.raw)
+            settled = msgspec.structs.replace(event, finish=finish, notes=notes)
+            event = tried(framed(settled, event.raw), event.attempts)
         self.finish = event
         return event
 
@@ -162,7 +174,7 @@ class Fold:
         if end is None:
             raise ProtocolError("the stream ended without a finish")
         native = (*self._native, end.native) if end.native is not None else tuple(self._native)
-        return StepResult(
+        whole = StepResult(
             events=tuple(self._events),
             finish=end.finish,
             raw_reason=end.raw_reason,
@@ -172,6 +184,7 @@ class Fold:
             notes=end.notes,
             error=end.error,
         )
+        return tried(whole, end.attempts)  # type: ignore[no-any-return]
 
     def failed(self, error: TierError) -> StepResult:
         """What had arrived, as an "error-post" reply."""
