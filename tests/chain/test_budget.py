@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from isthmus import Agent
 from isthmus.chain import Budget, ChainCut, ChainExhausted, CutReason, Price, RetryPolicy, define_chain, tier_error
 from isthmus.chain.budget import Account
 from isthmus.chain.prices import Prices
@@ -278,6 +279,17 @@ def test_time_is_counted_over_a_run() -> None:
         assert (len(tier.calls), tier.open) == (2, 0)
 
     run_virtual(main())
+
+
+async def test_agents_may_share_a_run() -> None:
+    """Agents whose model is a run's copy of a chain spend from that run's budget together."""
+    tier = PlayTier("a", spent(10, 5))
+    async with chain_of(tier, budget=Budget(steps=3)).open_run() as run:
+        outcomes = [(await Agent(model=run).run("hi")).outcome for _ in range(4)]
+        assert run.spent.output_tokens == 15
+    assert [outcome.reason for outcome in outcomes] == [None, None, None, "budget-steps"]
+    assert [len(outcome.attempts) for outcome in outcomes] == [1, 1, 1, 0]
+    assert outcomes[3].detail == "steps=3: all are used; raise it if the run is worth more"
 
 
 async def test_tries_of_a_nested_chain_count_for_both() -> None:
