@@ -112,6 +112,7 @@ CONSTRUCTORS = {
 }
 SIGNATURES = {
     "isthmus.chain.define:define_chain",
+    "isthmus.chain.markers:define_marker",
     "isthmus.adapters.faces:get_response",
     "isthmus.adapters.faces:stream_response",
     "isthmus.models.capabilities:apply_thinking",
@@ -136,6 +137,8 @@ BOUNDARIES = {
     "isthmus.models.handlers",
     "isthmus.observability.hooks",
     "isthmus.chain.chain",
+    "isthmus.chain.context",
+    "isthmus.chain.markers",
     "isthmus.adapters.faces",
     "isthmus.adapters.registry",
     "isthmus.models.model",

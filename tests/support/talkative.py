@@ -14,7 +14,7 @@ from isthmus.models.events import Call, Event, Finish, Reasoning, Text, Usage
 
 
 class Talk(ModelAdapter):
-    """Echoes; `count` counts the messages, `tool: …` calculates; `fail`, `break`, `wait`; the model `cut` never ends."""
+    """Echoes; `count` counts messages, `tool: …` calculates; `fail`, `break`, `wait`; the model `cut` has no end."""
 
     provider = "talk"
     supports = frozenset({"tools"})

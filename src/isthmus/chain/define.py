@@ -8,10 +8,12 @@ from typing import Any
 
 from isthmus.chain.budget import Budget
 from isthmus.chain.chain import Chain
+from isthmus.chain.context import ContextPolicy
 from isthmus.chain.health import Cooldown, Health
+from isthmus.chain.markers import MarkerForm, draining
 from isthmus.chain.policy import Rules
 from isthmus.chain.prices import Prices, Pricing
-from isthmus.chain.seams import Markers, Renderer
+from isthmus.chain.seams import Renderer
 from isthmus.chain.setup import Setup
 from isthmus.chain.tier import Member, callable_as, members, name_of
 from isthmus.errors import ConfigError
@@ -21,6 +23,7 @@ from isthmus.models.retry import Clock, RetryPolicy
 
 _RETRY = RetryPolicy()
 _CLOCK = Clock()
+_CONTEXT = ContextPolicy()
 
 
 def define_chain(
@@ -36,8 +39,8 @@ def define_chain(
     budget: Budget | None = None,
     prices: Mapping[str, Any] | Pricing | None = None,
     limits: Mapping[str, RateLimiter] | None = None,
-    context: Renderer | None = None,
-    markers: Markers | None = None,
+    context: Renderer | None = _CONTEXT,
+    markers: Sequence[MarkerForm] = (),
     clock: Clock = _CLOCK,
 ) -> Chain:
     """Make one adapter of several.
@@ -56,8 +59,8 @@ def define_chain(
         prices: what tokens cost: a table from a tier's id, "provider:model" or model to a `Price`, or a function such
             as `published_prices()` gives.
         limits: a limiter for each tier that has one, by the tier's id; it may be shared with other chains.
-        context: makes each request fit the tier that gets it.
-        markers: makes what takes the markers out of a reply's text.
+        context: makes each request fit the tier that gets it; None sends it as it is.
+        markers: what is taken out of a reply's text and handed on as `Marker` events: `define_marker`.
         clock: time, waiting and chance, for tests.
 
     Raises:
@@ -99,7 +102,7 @@ def define_chain(
         prices=priced,
         limits=_limiters(found, limits or {}, where),
         context=context,
-        markers=markers,
+        markers=draining(markers, where),
     )
     return Chain(setup)
 

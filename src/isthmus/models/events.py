@@ -53,6 +53,7 @@ class NoteCode(StrEnum):
     METADATA = "metadata"
     OUTPUT_STRATEGY = "output-strategy"
     OUTPUT_REPAIRED = "output-repaired"
+    MARKER_DISCARDED = "marker-discarded"
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -283,6 +284,7 @@ class Finish(msgspec.Struct, _BothSlots, frozen=True, tag_field="type", tag="fin
         error: with "error-post" only: the classified failure.
         native: the reply's own native form, where the neutral one would lose something.
         notes: what was changed on the way.
+        content: the whole content as the model wrote it, where a chain took markers out of what it handed on; else ().
     """
 
     type: ClassVar[str] = "finish"
@@ -292,6 +294,7 @@ class Finish(msgspec.Struct, _BothSlots, frozen=True, tag_field="type", tag="fin
     error: TierError | None = None
     native: Native | None = None
     notes: tuple[Note, ...] = ()
+    content: tuple[Text | Call, ...] = ()
 
 
 ModelEvent: TypeAlias = Text | Call

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from inspect import isawaitable
 from typing import Any
 
+import msgspec
+
 from isthmus.errors import ProtocolError, TierError, UnclassifiedError, tier_error
 from isthmus.models.contract import TextCallback
 from isthmus.models.events import (
@@ -141,12 +143,15 @@ class Fold:
     def _finished(self, event: Finish) -> Finish:
         self._flush()
         event = to_finish(event)
+        if event.content:
+            # A chain took markers out of the text; what the model wrote is what is kept.
+            self._events = list(event.content)
         if event.finish == FinishReason.ERROR_POST and not self._events:
             # Nothing was said yet: a failure like any other, which may be tried again.
             raise event.error or ProtocolError("finish 'error-post' without content and without an error")
         finish, notes = settle(event.finish, tuple(self._events), notes=(*self._notes, *event.notes))
         if finish != event.finish or notes != event.notes:
-            settled = Finish(finish, event.usage, event.raw_reason, event.error, event.native, notes)
+            settled = msgspec.structs.replace(event, finish=finish, notes=notes)
             event = tried(framed(settled, event.raw), event.attempts)
         self.finish = event
         return event
