@@ -149,7 +149,7 @@ async def test_a_retry_that_no_longer_fits_is_not_begun() -> None:
     """The call is cut with the budget's reason, not "exhausted", and names what to do."""
     a = PlayTier("a", [failing("transient", Usage(input_tokens=60, output_tokens=0))], OK)
     with pytest.raises(ChainCut, match="budget-tokens: what is left is too little for another try: raise the budget"):
-        await chain_of(a, budget=Budget(tokens=130)).generate(ASK)
+        await chain_of(a, budget=Budget(tokens=120)).generate(ASK)
     assert len(a.calls) == 1
 
 
@@ -308,7 +308,7 @@ async def test_an_outer_budget_stops_an_inner_chain() -> None:
     took = Usage(input_tokens=60, output_tokens=0)
     bad, good = PlayTier("bad", [failing("unavailable", took)]), PlayTier("good", OK)
     inner = define_chain(id="inner", tiers=[bad, good])
-    assert await cut_of(chain_of(inner, budget=Budget(tokens=130))) == "budget-tokens"
+    assert await cut_of(chain_of(inner, budget=Budget(tokens=120))) == "budget-tokens"
     assert good.calls == []
 
 
