@@ -206,10 +206,3 @@ def completed(usage: Usage | None, *, prompt: int, output: int) -> Usage:
     if usage.output_tokens is None:
         missing["output_tokens"] = output
     return msgspec.structs.replace(usage, **missing, estimated=True) if missing else usage
-
-
-def estimated_tokens(text: Any) -> int:
-    """About how many tokens a text, or a JSON value, has: one for four characters."""
-    if not isinstance(text, str):
-        text = msgspec.json.encode(text, enc_hook=str).decode()
-    return -(-len(text) // 4)

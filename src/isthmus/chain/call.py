@@ -243,7 +243,7 @@ class ChainCall:
         """The try, or the wait before it, failed: decide what comes next."""
         phase = self._state.phase
         posted = phase is Phase.COMMITTED
-        over = error.code == DEADLINE and error.status is None
+        over = self._timed_out(error)
         # A stream that broke by itself is called broken, however little time was left.
         late = None if posted and not over else self._lapsed(over)
         failure = late or error
@@ -264,6 +264,13 @@ class ChainCall:
             self._due.append(tried(end, self.attempts))
         elif self._state.phase is Phase.SELECT:
             self._select()
+
+    def _timed_out(self, error: TierError) -> bool:
+        """Whether a failure says itself that the time for all tries is over."""
+        inner = self.trying.inner
+        if inner is not None:
+            return isinstance(error, ChainCut) and inner._until is not None and inner._until is self._until
+        return error.code == DEADLINE and error.status is None
 
     def _decide(self, error: TierError, late: ChainCut | None, *, cooled: bool) -> None:
         """Feed the failure to the policy, and enter it with what follows."""

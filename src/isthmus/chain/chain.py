@@ -148,8 +148,11 @@ class Chain:
         """A copy of the chain that remembers within one run: which tier served, every try, and what was spent.
 
         After a fallback, later calls begin with the tier that served. The budget is the run's: without a run each call
-        has it for itself.
+        has it for itself. Of a copy that is in a run already, this is the same copy.
         """
+        if self._run is not None:
+            yield self
+            return
         run = self._begun(scoped=True)
         try:
             yield Chain(self._setup, run)

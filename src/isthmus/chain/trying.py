@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from isthmus.chain.budget import UNTOLD, Account, Hold, completed, estimated_tokens
+from isthmus.chain.budget import UNTOLD, Account, Hold, completed
+from isthmus.chain.estimate import estimate_sections
 from isthmus.chain.ledger import Attempt, total_cost
 from isthmus.chain.prices import Prices, names
 from isthmus.chain.tier import Member
@@ -90,7 +91,7 @@ class Try:
             accounts: the budgets that it counts against.
             prompt: the tokens of the prompt, if they have been estimated.
         """
-        self._prompt = prompt if prompt is not None else _prompt_of(self.ctx)
+        self._prompt = prompt if prompt is not None else estimate_sections(self.ctx).total
         asked = self.ctx.max_output_tokens
         own = self.member.max_output_tokens
         ceiling = asked or own or UNTOLD
@@ -166,8 +167,3 @@ class Try:
         if known:
             limiter.record_outcome(error)
         limiter.release()
-
-
-def _prompt_of(ctx: GenerateContext) -> int:
-    tools = [tool.schema for tool in ctx.tools]
-    return estimated_tokens(ctx.brief) + estimated_tokens(ctx.messages) + (estimated_tokens(tools) if tools else 0)

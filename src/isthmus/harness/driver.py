@@ -113,6 +113,7 @@ class Run:
         effects: what it wants done.
         context: what tools are told.
         active: what is called: the run's own copy of a chain.
+        before: how many tries that had made before.
     """
 
     state: LoopState
@@ -126,6 +127,7 @@ class Run:
     closing: bool = False
     concluded: bool = False
     active: Any = None
+    before: int = 0
 
     def next(self) -> Effect | None:
         """The next effect to carry out; None once the run is over."""
@@ -167,7 +169,7 @@ class Run:
         if outcome is None or self.concluded:
             return
         self.concluded = True
-        self.outcome = outcome = replace(outcome, attempts=getattr(self.active, "attempts", ()))
+        self.outcome = outcome = replace(outcome, attempts=getattr(self.active, "attempts", ())[self.before :])
         hooks.emit(
             hooks.TurnEnded(
                 agent=self.context.agent_name or "",
@@ -228,7 +230,7 @@ async def _drive(run: Run, model: Any, watch: Watchdog) -> AsyncGenerator[AgentE
     watch.start(loop)
     try:
         async with model.open_run() as active:
-            run.active = active
+            run.active, run.before = active, len(getattr(active, "attempts", ()))
             while not run.closing and (effect := run.next()) is not None:
                 watch.task = asyncio.current_task(loop)
                 if not isinstance(effect, CallModel):
