@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from isthmus.chain import Price, define_chain, published_prices
-from isthmus.chain.prices import Prices, names
+from isthmus.chain.prices import Prices
 from isthmus.chain.tier import member
 from isthmus.errors import ConfigError, MissingDependencyError
 from isthmus.models.events import Finish, Text, Usage
@@ -83,9 +83,8 @@ def test_a_price_is_found_by_id_then_provider_and_model_then_model() -> None:
 
 def test_a_tier_is_known_by_its_model_or_its_id() -> None:
     """Provider and model are the adapter's own, or what its id says."""
-    assert names(tier_of("x", provider="p", model="m")) == ("p", "m")
-    assert names(tier_of("p:m:8b")) == ("p", "m:8b")
-    assert names(tier_of("plain")) == ("", "plain")
+    tiers = [tier_of("x", provider="p", model="m"), tier_of("p:m:8b"), tier_of("plain")]
+    assert [(tier.provider, tier.model) for tier in tiers] == [("p", "m"), ("p", "m:8b"), ("", "plain")]
 
 
 @pytest.mark.parametrize("wrong", [[], {"m": 3}, {"m": {"inptu": 3}}])

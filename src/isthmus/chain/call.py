@@ -90,7 +90,7 @@ class ChainCall:
         """
         setup, account = self.setup, self.run.account
         require(setup.id, setup.members, wanted=needs(self.ctx))
-        self._tell.tell("chain.started", {"tiers": [member.id for member in setup.members]})
+        self._tell.tell("chain.started", {"tiers": setup.rules.ids})
         if account is not None and not account.step():
             reason = CutReason.BUDGET_STEPS
             self._tell.tell("budget.exceeded", {"reason": str(reason)})
@@ -190,7 +190,8 @@ class ChainCall:
         rendered = await made if isawaitable(made) else made
         if rendered is not None:
             self._rendered = (index, smaller, rendered)
-            self._tell.tell("context.rendered", {"tier": self.member.id, **rendered.report})
+            report = {} if rendered.report is None or not self._tell.heard else rendered.report.to_dict()
+            self._tell.tell("context.rendered", {"tier": self.member.id, **report})
         return rendered
 
     def commit(self) -> None:

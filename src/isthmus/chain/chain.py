@@ -19,11 +19,10 @@ from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, Finish, Reasoning, StepResult, Text
 from isthmus.models.fold import classify, close, iterate, uninvited
 from isthmus.models.normalise import to_step_result
-from isthmus.models.stream import EventStream, Watchdog
+from isthmus.models.stream import UNTIMED, EventStream, Watchdog
 
 _log = logging.getLogger("isthmus.chain")
 _TIMEOUTS = Timeouts()
-_UNTIMED = Timeouts(connect=None, first_content=None, idle=None, total=None)
 
 
 class Chain:
@@ -105,7 +104,7 @@ class Chain:
         Raises:
             InvalidRequestError: a tier cannot; names each tier and what it lacks.
         """
-        require(self.id, self._setup.members, wanted=needs)
+        require(self.id, self._setup.members, wanted=frozenset(needs))
 
     def stream(self, ctx: GenerateContext) -> EventStream:
         """The reply's events as they arrive, from the first tier that has any.
@@ -115,7 +114,7 @@ class Chain:
             InvalidRequestError: while iterating: the request is wrong, or asks for what a tier cannot do.
             RefusedError: while iterating: refused by content policy, unless `fallback_on_refused`.
         """
-        watch = Watchdog(_UNTIMED)
+        watch = Watchdog(UNTIMED)
         return EventStream(self._events(ctx, watch), watch)
 
     async def generate(self, ctx: GenerateContext) -> StepResult:
@@ -185,7 +184,7 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None
             for event in call.due():
                 for shown in (event,) if drain is None else drain.take(event):
                     yield shown
-            if not await _ready(call, watch):
+            if call.over or not await _ready(call, watch):
                 return
             for event in call.due():
                 yield event
@@ -230,7 +229,7 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None
 async def _ready(call: ChainCall, watch: Watchdog) -> bool:
     """Wait until a try may begin; False when the call is over."""
     while True:
-        watch.restart(_UNTIMED, call.left())
+        watch.rest(call.left())
         try:
             return await call.ready()
         except asyncio.CancelledError:

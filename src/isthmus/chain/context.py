@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from inspect import isawaitable
 from typing import Any, TypeAlias
 
+import msgspec
+
 from isthmus.chain.estimate import Estimate, Sections, estimate_sections, estimated_tokens, message_tokens
 from isthmus.chain.seams import Rendered
 from isthmus.chain.tier import Member
@@ -33,8 +35,7 @@ _SMALLER = 0.5
 _SUMMARY_SHARE, _SUMMARY_MOST = 8, 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenderReport:
+class RenderReport(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a request on its way to a tier; all counts of tokens are estimates.
 
     Args:
@@ -76,11 +77,12 @@ class RenderReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values."""
-        names = (name for name in self.__slots__)
-        return {**{name: getattr(self, name) for name in names}, "tokens": self.tokens}
+        return {**{name: getattr(self, name) for name in self.__struct_fields__}, "tokens": self.tokens}
 
     def notes(self) -> tuple[Note, ...]:
         """A note on each thing that was taken out."""
+        if not (self.cleared or self.dropped or self.native_dropped):
+            return ()
         said = []
         if self.cleared:
             said.append((NoteCode.HISTORY_CHANGED, f"context: {len(self.cleared)} old tool results were left out"))
@@ -131,6 +133,8 @@ def render(
     """
     sections = estimate_sections(ctx, estimate)
     room = None if window is None else room_for(window, ceiling or 0)
+    if not smaller and (room is None or sections.total <= room):
+        return ctx, _report(sections, room, messages=sum(sections.messages))
     work = _Reduction(ctx, sections, keep_results=keep_results, reserve=reserve, estimate=estimate)
     work.reduce(room)
     if smaller:
@@ -204,19 +208,27 @@ class _Reduction:
 
     def report(self, room: int | None) -> RenderReport:
         """What was done."""
-        sections = self._sections
-        return RenderReport(
-            room=room,
-            before=sections.total,
-            brief=sections.brief,
-            tools=sections.tools,
-            output=sections.output,
+        return _report(
+            self._sections,
+            room,
             messages=self.tokens - self._fixed,
             cleared=tuple(sorted(self._cleared - self._left_out)),
             dropped=tuple(sorted(self._left_out)),
             dropped_turns=self._turns,
             native_dropped=self._native,
         )
+
+
+def _report(sections: Sections, room: int | None, *, messages: int, **done: Any) -> RenderReport:
+    return RenderReport(
+        room=room,
+        before=sections.total,
+        brief=sections.brief,
+        tools=sections.tools,
+        output=sections.output,
+        messages=messages,
+        **done,
+    )
 
 
 def _has_native(message: Message) -> bool:
@@ -285,7 +297,8 @@ class ContextPolicy:
         messages = (*made.messages[:leading], said, *made.messages[leading:])
         size = message_tokens(said, self.estimate)
         return _rendered(
-            replace(made, messages=messages), replace(report, messages=report.messages + size, summarised=True)
+            replace(made, messages=messages),
+            msgspec.structs.replace(report, messages=report.messages + size, summarised=True),
         )
 
 
@@ -311,4 +324,4 @@ def _ceiling(ctx: GenerateContext, tier: Member) -> int | None:
 
 
 def _rendered(ctx: GenerateContext, report: RenderReport) -> Rendered:
-    return Rendered(ctx=ctx, input_tokens=report.tokens, report=report.to_dict(), notes=report.notes())
+    return Rendered(ctx=ctx, input_tokens=report.tokens, report=report, notes=report.notes())

@@ -10,6 +10,8 @@ from decimal import Decimal
 from itertools import count
 from typing import Any
 
+import msgspec
+
 from isthmus.chain.budget import Account
 from isthmus.errors import TierError
 from isthmus.models.events import Usage
@@ -17,8 +19,7 @@ from isthmus.models.events import Usage
 _numbers = count(1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One try of one tier.
 
     Args:
@@ -112,13 +113,15 @@ class Run:
     attempts: list[Attempt] = field(default_factory=list)
     number: int = field(default_factory=lambda: next(_numbers))
     _targets: dict[int, Any] = field(default_factory=dict)
-    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _stack: AsyncExitStack | None = None
+    _lock: asyncio.Lock | None = None
 
     async def target(self, index: int, adapter: Any) -> Any:
         """What to call for a tier: in a run its own run, opened when it is first needed; else the tier itself."""
         if not self.scoped or not hasattr(adapter, "open_run"):
             return adapter
+        if self._lock is None or self._stack is None:
+            self._lock, self._stack = asyncio.Lock(), AsyncExitStack()
         async with self._lock:
             if index not in self._targets:
                 self._targets[index] = await self._stack.enter_async_context(adapter.open_run())
@@ -126,5 +129,6 @@ class Run:
 
     async def aclose(self) -> None:
         """Close the tiers' runs."""
-        await self._stack.aclose()
+        if self._stack is not None:
+            await self._stack.aclose()
         self._targets.clear()

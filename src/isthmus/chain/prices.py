@@ -107,7 +107,7 @@ class Prices:
         """The price of a try; None where it, or what was used, is unknown."""
         if usage is None:
             return None
-        provider, model = names(member)
+        provider, model = member.provider, member.model
         if self._pricing is not None:
             return self._pricing(provider, model, usage)
         for key in (member.id, f"{provider}:{model}", model):
@@ -124,15 +124,6 @@ class Prices:
         )
         plain, *others = (self.cost(member, usage) for usage in ways)
         return plain if plain is None else max([plain, *(cost for cost in others if cost is not None)])
-
-
-def names(member: Member) -> tuple[str, str]:
-    """The provider and the model of a tier, as far as it says."""
-    provider, mark, model = member.id.partition(":")
-    own = getattr(member.adapter, "model", None)
-    if isinstance(own, str) and own:
-        return str(getattr(member.adapter, "provider", None) or ""), own
-    return (provider, model) if mark else ("", member.id)
 
 
 def _price(given: Any, name: str) -> Price:

@@ -34,6 +34,11 @@ class Teller:
         self._call = next(_numbers)
         self._seq = 0
 
+    @property
+    def heard(self) -> bool:
+        """Whether anybody listens."""
+        return hooks.listening()
+
     def tell(self, kind: str, fields: Mapping[str, Any], *, loud: bool = False) -> None:
         """Make one record of a type; fields that no record has go to its `detail`."""
         self._seq += 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
+
+import msgspec
 
 from isthmus.chain.tier import Member
 from isthmus.models.contract import GenerateContext
@@ -13,20 +14,19 @@ from isthmus.models.events import Event, Note
 Tell: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
+class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """A request as one tier gets it.
 
     Args:
         ctx: the request.
         input_tokens: how many tokens its prompt has, estimated; None where nobody counted.
-        report: what was measured and taken out, for listeners.
+        report: what was measured and taken out; its `to_dict()` is for listeners.
         notes: what was changed, for the reply.
     """
 
     ctx: GenerateContext
     input_tokens: int | None = None
-    report: Mapping[str, Any] = field(default_factory=dict)
+    report: Any = None
     notes: tuple[Note, ...] = ()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from isthmus.chain.budget import Budget
@@ -44,13 +44,13 @@ def needs(ctx: GenerateContext) -> frozenset[str]:
     return frozenset(wanted)
 
 
-def require(chain_id: str, members: Sequence[Member], *, wanted: Iterable[str]) -> None:
+def require(chain_id: str, members: Sequence[Member], *, wanted: Collection[str]) -> None:
     """See to it that any tier may serve.
 
     Raises:
         InvalidRequestError: a tier lacks what is needed; names each tier and what it lacks.
     """
-    gaps = lacking(members, wanted)
+    gaps = lacking(members, wanted) if wanted else None
     if gaps:
         remedy = "use a tier that does, or declare it in supports if it truly does"
         raise InvalidRequestError(f"chain {chain_id!r}: {gaps}: {remedy}", code="unsupported")

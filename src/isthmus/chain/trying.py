@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from isthmus.chain.budget import UNTOLD, Account, Hold, completed
 from isthmus.chain.estimate import estimate_sections
 from isthmus.chain.ledger import Attempt, total_cost
-from isthmus.chain.prices import Prices, names
+from isthmus.chain.prices import Prices
 from isthmus.chain.tier import Member
 from isthmus.errors import CutReason, TierError
 from isthmus.models.contract import GenerateContext
@@ -119,7 +119,7 @@ class Try:
             cost = prices.cost(self.member, end.usage)
         return Attempt(
             tier=self.member.id,
-            model=names(self.member)[1] or None,
+            model=self.member.model or None,
             attempt=attempt,
             seconds=seconds,
             wait=self.wait,

@@ -24,6 +24,8 @@ if sys.version_info >= (3, 12):
 else:
     _running_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
+UNTIMED = Timeouts(connect=None, first_content=None, idle=None, total=None)
+"""Waits for ever."""
 _IMPATIENT = 0.05
 _TIMEOUTS = Timeouts()
 DEADLINE = "deadline"
@@ -78,6 +80,11 @@ class Watchdog:
         self.task = self._home = _running_task(loop)
         self._baseline = self.task.cancelling() if self.task is not None else 0
         self._arm(self._limit())
+
+    def rest(self, left: float | None = None) -> None:
+        """Time nothing but what is left for all of it, in seconds, until the next `restart`."""
+        if left is not None or self._handle is not None or self._timeouts is not UNTIMED:
+            self.restart(UNTIMED, left)
 
     def restart(self, timeouts: Timeouts, left: float | None = None) -> None:
         """Time something new from now on: another try within the same stream, or, without limits, nothing.
