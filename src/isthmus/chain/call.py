@@ -350,4 +350,4 @@ class ChainCall:
             if isinstance(effect, Forget):
                 self._due.append(Reset(effect.attempt))
             elif heard or effect.loud:
-                self._tell.tell(effect.type, effect.fields, loud=effect.loud)
+                self._tell.tell(effect.type, effect.fields, loud=effect.loud and self.trying.inner is None)
