@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus import Agent, as_tool
 from isthmus.chain import Tier, consume_stream, define_chain, define_marker, promote, tier_error
 from isthmus.chain.markers import MarkerForm, draining
+from isthmus.conformance import scripted
 from isthmus.errors import ConfigError
 from isthmus.models.events import Call, CallDelta, Event, Finish, Marker, NoteCode, Reasoning, Reset, Text, framed
 from isthmus.wire.frame import Frame
@@ -20,6 +22,14 @@ from support.chain_doubles import CTX, OK, PlayTier, Recorder, events_of
 from support.marker_cases import LETTERS, SETS, cases, drained, joined, reference
 
 CITE = define_marker("cite", "[[", "]]")
+
+
+@as_tool
+def now() -> str:
+    """Tell the time."""
+    return "noon"
+
+
 JSON = define_marker("data", "<data>", "</data>", parse=json.loads)
 CHUNKINGS = int(os.environ.get("ISTHMUS_CHUNKINGS", "3000"))
 
@@ -89,6 +99,25 @@ async def test_the_result_keeps_the_text_as_the_model_wrote_it() -> None:
     heard: list[str] = []
     await consume_stream(chain.stream(CTX), heard.append)
     assert "".join(heard) == "a  cd"
+
+
+async def test_the_model_sees_its_own_markers_on_the_next_turn() -> None:
+    """An agent's transcript has the text as the model wrote it, calls and continued turns included."""
+    steps = [[Text("[[a"), Text("]] b"), Call("now", {}, "1"), Finish("tool-calls")], "[[c]] d"]
+    model = scripted(steps)
+    agent = Agent(model=_chain(model), tools=[now])
+    async with agent.run_stream("hi") as stream:
+        shown = [event async for event in stream if isinstance(event, Text | Marker)]
+    assert joined([e.text if isinstance(e, Text) else e for e in shown]) == [
+        _cited("[[a]]"),
+        " b",
+        _cited("[[c]]"),
+        " d",
+    ]
+    assert stream.outcome is not None
+    said = [message["content"] for message in stream.outcome.messages if message["role"] == "assistant"]
+    assert said == ["[[a]] b", "[[c]] d"]
+    assert model.contexts[1].messages[1]["content"] == "[[a]] b"
 
 
 def test_a_whole_text_can_be_taken_apart() -> None:

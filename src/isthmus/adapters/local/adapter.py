@@ -51,6 +51,7 @@ class LocalAdapter(WireAdapter):
     """
 
     provider = "local"
+    for_development = True
     supports = frozenset({"tools", "output-schema"})
     timeouts = _TIMEOUTS
 
