@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -88,7 +88,7 @@ class Spending:
     unpriced: bool = False
 
 
-class Hold(NamedTuple):
+class Hold(msgspec.Struct, frozen=True):
     """What is set aside for one try."""
 
     prompt: int

@@ -14,7 +14,6 @@ from isthmus.chain.policy import Effect, Forget, Phase, State, step
 from isthmus.chain.report import Teller
 from isthmus.chain.seams import Drain, Rendered, Renderer
 from isthmus.chain.setup import Setup, needs, require
-from isthmus.chain.tier import Member
 from isthmus.chain.trying import End, Try
 from isthmus.errors import ChainCut, ChainExhausted, CutReason, ProtocolError, TierError
 from isthmus.models.contract import GenerateContext
@@ -44,6 +43,8 @@ class ChainCall:
         "accounts",
         "attempts",
         "ctx",
+        "index",
+        "member",
         "over",
         "run",
         "setup",
@@ -57,7 +58,10 @@ class ChainCall:
         self.run = run
         self.ctx = ctx
         self.over = False
-        self.trying = Try(setup.members[first], ctx)
+        self.index = first
+        """The tier at work."""
+        self.member = setup.members[first]
+        self.trying = Try(self.member, ctx)
         run.steps += 1
         self.accounts: tuple[Account, ...] = () if run.account is None else (run.account,)
         if outer is not None:
@@ -70,16 +74,6 @@ class ChainCall:
         self.attempts: tuple[Attempt, ...] = ()
         self._until: tuple[float, CutReason] | None = None
         self._tell = Teller(setup.id, run.number, step=run.steps)
-
-    @property
-    def index(self) -> int:
-        """The index of the tier at work."""
-        return self._state.todo[0]
-
-    @property
-    def member(self) -> Member:
-        """The tier at work."""
-        return self.setup.members[self._state.todo[0]]
 
     def begin(self) -> None:
         """Count the step and choose the first tier.
@@ -97,14 +91,15 @@ class ChainCall:
             self._tell.tell("chain.failed", {"error_class": "unavailable", "reason": str(reason), "attempts": 0})
             self._state = msgspec.structs.replace(self._state, phase=Phase.FAILED)
             raise ChainCut(f"steps={account.budget.steps}: all are used; raise it if the run is worth more", reason)
-        ends = []
+        ends: list[tuple[float, CutReason]] = []
         if setup.step_seconds is not None:
             ends.append((setup.clock.now() + setup.step_seconds, CutReason.DEADLINE))
         if account is not None and account.budget.seconds is not None:
             ends.append((account.began + account.budget.seconds, CutReason.BUDGET_TIME))
         if self._outer is not None and self._outer._until is not None:
             ends.append(self._outer._until)
-        self._until = min(ends, default=None)
+        if ends:
+            self._until = min(ends)
         self._select()
 
     def left(self) -> float | None:
@@ -187,18 +182,19 @@ class ChainCall:
         if self._rendered is not None and self._rendered[:2] == (index, smaller):
             return self._rendered[2]
         made = context(self.ctx, self.member, smaller=smaller)
-        rendered = await made if isawaitable(made) else made
+        rendered = made if type(made) is Rendered or not isawaitable(made) else await made
         if rendered is not None:
             self._rendered = (index, smaller, rendered)
-            report = {} if rendered.report is None or not self._tell.heard else rendered.report.to_dict()
-            self._tell.tell("context.rendered", {"tier": self.member.id, **report})
+            if self._tell.heard:
+                report = {} if rendered.report is None else rendered.report.to_dict()
+                self._tell.tell("context.rendered", {"tier": self.member.id, **report})
         return rendered
 
     def commit(self) -> None:
         """The first content is here: from now on nothing is tried again."""
         if self._state.phase is Phase.ATTEMPT:
             self._serves()
-            self._move(Content(self._seconds()))
+            self._move(Content(self.setup.clock.now() - self.trying.began))
 
     def take(self, item: Any) -> Event:
         """One event of the tier that is no plain text struct, as it goes on.
@@ -234,10 +230,11 @@ class ChainCall:
         if end.finish == FinishReason.ERROR_POST and end.error is None:
             changes["error"] = ProtocolError("the reply failed and said not why")
         end = framed(msgspec.structs.replace(end, **changes), end.raw)
-        self._serves()
+        if self._state.phase is Phase.ATTEMPT:
+            self._serves()
         record = self._enter(End(str(end.finish), end.usage, end.error))
         self.over = True
-        self._move(Ended(str(end.finish), self._seconds(), end.error, record.usage, record.cost))
+        self._move(Ended(str(end.finish), record.seconds, end.error, end.usage, record.cost))
         return tried(end, self.attempts)  # type: ignore[no-any-return]
 
     def fail(self, error: TierError) -> None:
@@ -309,6 +306,8 @@ class ChainCall:
         while self._state.phase is Phase.SELECT:
             self._move(Go(self.setup.health.cooling()))
         if self._state.phase is Phase.PREPARE:
+            self.index = self._state.todo[0]
+            self.member = self.setup.members[self.index]
             self.setup.health.begun(self.index)
 
     def _serves(self) -> None:
@@ -346,8 +345,9 @@ class ChainCall:
 
     def _become(self, state: State, effects: tuple[Effect, ...]) -> None:
         self._state = state
+        heard = self._tell.heard
         for effect in effects:
             if isinstance(effect, Forget):
                 self._due.append(Reset(effect.attempt))
-            else:
-                self._tell.tell(effect.type, effect.fields, loud=effect.loud)
+            elif heard or effect.loud:
+                self._tell.tell(effect.type, effect.fields, loud=effect.loud and self.trying.inner is None)

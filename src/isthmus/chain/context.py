@@ -317,8 +317,10 @@ async def _summary(write: Summary, messages: tuple[Message, ...], room: int, est
 
 
 def _ceiling(ctx: GenerateContext, tier: Member) -> int | None:
-    known = [value for value in (ctx.max_output_tokens, tier.max_output_tokens) if value is not None]
-    return min(known, default=None)
+    asked, own = ctx.max_output_tokens, tier.max_output_tokens
+    if asked is None or own is None:
+        return own if asked is None else asked
+    return min(asked, own)
 
 
 def _rendered(ctx: GenerateContext, report: RenderReport) -> Rendered:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+import msgspec
 
 from isthmus.models.contract import GenerateContext
 from isthmus.models.jsontext import dumps
@@ -21,7 +23,7 @@ _A_MESSAGE = 4
 _MEDIA = (ImageContent, FileContent, AudioContent)
 
 
-class Sections(NamedTuple):
+class Sections(msgspec.Struct, frozen=True):
     """The tokens of each part of a request."""
 
     brief: int
@@ -63,12 +65,14 @@ def message_tokens(message: Mapping[str, Any], estimate: Estimate = estimated_to
         message: a role dict, or a provider's own item; marks that nobody is sent do not count.
         estimate: counts the tokens of a text.
     """
+    content = message.get("content")
+    if len(message) == 2 and type(content) is str and "role" in message:
+        return _A_MESSAGE + estimate(content)
     held = message.get(RESERVED)
     native = held.get("native") if isinstance(held, Mapping) else None
     said = native.get("json") if isinstance(native, Mapping) else None
     if isinstance(said, str):
         return _A_MESSAGE + estimate(said)
-    content = message.get("content")
     if isinstance(content, str) and not message.keys() - {"role", "content", RESERVED}:
         return _A_MESSAGE + estimate(content)
     texts: list[str] = []

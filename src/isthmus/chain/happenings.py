@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+import msgspec
 
 from isthmus.errors import ChainCut, CutReason, TierError
 from isthmus.models.events import Usage
 
 
-class Go(NamedTuple):
+class Go(msgspec.Struct, frozen=True):
     """Choose a tier; `cooling` are those to be left alone."""
 
     cooling: frozenset[int] = frozenset()
 
 
-class Ready(NamedTuple):
+class Ready(msgspec.Struct, frozen=True):
     """The request is rendered for the tier, and what it may spend is set aside."""
 
 
-class Unfit(NamedTuple):
+class Unfit(msgspec.Struct, frozen=True):
     """The tier has no room for the request, or too little budget is left for it."""
 
     reason: CutReason
 
 
-class Content(NamedTuple):
+class Content(msgspec.Struct, frozen=True):
     """The first content of a try arrived, `seconds` after its start."""
 
     seconds: float
 
 
-class Ended(NamedTuple):
+class Ended(msgspec.Struct, frozen=True):
     """A try ended with its finish."""
 
     finish: str
@@ -41,7 +43,7 @@ class Ended(NamedTuple):
     cost: Decimal | None = None
 
 
-class Failed(NamedTuple):
+class Failed(msgspec.Struct, frozen=True):
     """A try failed.
 
     Args:
@@ -61,18 +63,18 @@ class Failed(NamedTuple):
     cooled: bool = False
 
 
-class Lapsed(NamedTuple):
+class Lapsed(msgspec.Struct, frozen=True):
     """The time for all tries is over."""
 
     error: ChainCut
     seconds: float = 0.0
 
 
-class Woke(NamedTuple):
+class Woke(msgspec.Struct, frozen=True):
     """The wait is over."""
 
 
-class Aborted(NamedTuple):
+class Aborted(msgspec.Struct, frozen=True):
     """The caller gave up."""
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -100,7 +100,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     forced: bool = False
 
 
-class Report(NamedTuple):
+class Report(msgspec.Struct, frozen=True):
     """Effect: tell the listeners; `loud` ones go to the log too."""
 
     type: str
@@ -108,7 +108,7 @@ class Report(NamedTuple):
     loud: bool = False
 
 
-class Forget(NamedTuple):
+class Forget(msgspec.Struct, frozen=True):
     """Effect: tell the consumer to drop the side events shown so far; `attempt` is the number of the try to come."""
 
     attempt: int
@@ -209,16 +209,17 @@ def _wider(above: int | None, window: int | None) -> int | None:
 
 
 def _content(rules: Rules, state: State, event: Content) -> Move:
-    report = Report("attempt.committed", {**_try(rules, state), "seconds": event.seconds})
-    return replace(state, phase=Phase.COMMITTED), (report,)
+    fields = {"tier": rules.ids[state.todo[0]], "attempt": state.attempt, "seconds": event.seconds}
+    return replace(state, phase=Phase.COMMITTED), (Report("attempt.committed", fields),)
 
 
 def _ended(rules: Rules, state: State, event: Ended) -> Move:
-    fields = {**_try(rules, state), "finish": event.finish, "seconds": event.seconds, "usage": event.usage}
-    fields["cost"] = event.cost
+    tier = rules.ids[state.todo[0]]
+    fields: dict[str, Any] = {"tier": tier, "attempt": state.attempt, "finish": event.finish}
+    fields.update(seconds=event.seconds, usage=event.usage, cost=event.cost)
     if state.phase is Phase.ATTEMPT:
         fields["empty"] = True
-    over = Report("chain.finished", {"tier": rules.ids[state.todo[0]], "finish": event.finish, "attempts": state.tries})
+    over = Report("chain.finished", {"tier": tier, "finish": event.finish, "attempts": state.tries})
     return replace(state, phase=Phase.DONE, error=event.error), (Report("attempt.finished", fields), over)
 
 

@@ -25,7 +25,7 @@ class Teller:
         step: which call of its run it is.
     """
 
-    __slots__ = ("_call", "_chain", "_run", "_seq", "_step")
+    __slots__ = ("_call", "_chain", "_run", "_seq", "_step", "heard")
 
     def __init__(self, chain: str, run: int, *, step: int) -> None:
         self._chain = chain
@@ -33,20 +33,17 @@ class Teller:
         self._step = step
         self._call = next(_numbers)
         self._seq = 0
-
-    @property
-    def heard(self) -> bool:
-        """Whether anybody listens."""
-        return hooks.listening()
+        self.heard = hooks.listening()
+        """Whether anybody listened when the call began."""
 
     def tell(self, kind: str, fields: Mapping[str, Any], *, loud: bool = False) -> None:
         """Make one record of a type; fields that no record has go to its `detail`."""
-        self._seq += 1
         if loud:
             said = (fields["tier"], fields["error_class"], fields["next"], redact(fields["message"]))
             _log.warning("chain %s: tier %s failed (%s), next: %s: %s", self._chain, *said)
-        if not hooks.listening():
+        if not self.heard:
             return
+        self._seq += 1
         known = {name: value for name, value in fields.items() if name in _KNOWN}
         if "message" in known:
             known["message"] = redact(known["message"])

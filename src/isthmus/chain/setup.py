@@ -16,6 +16,8 @@ from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.limits import RateLimiter
 from isthmus.models.retry import Clock
 
+_NOTHING: frozenset[str] = frozenset()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
@@ -38,6 +40,8 @@ class Setup:
 
 def needs(ctx: GenerateContext) -> frozenset[str]:
     """What a request asks of a model, in the words of `supports`."""
+    if not ctx.tools and ctx.output is None:
+        return _NOTHING
     wanted = {"tools"} if ctx.tools else set()
     if ctx.output is not None and ctx.output.response_format() is not None:
         wanted.add("output-schema")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from isthmus.chain.budget import UNTOLD, Account, Hold, completed
 from isthmus.chain.estimate import estimate_sections
@@ -18,7 +20,7 @@ from isthmus.models.fold import Fold
 from isthmus.models.limits import RateLimiter
 
 
-class End(NamedTuple):
+class End(msgspec.Struct, frozen=True):
     """How a try ended: with a finish, with an error, with both after content, or with neither where it was given up."""
 
     finish: str | None = None
