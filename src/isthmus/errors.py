@@ -262,8 +262,7 @@ def tier_error(
     try:
         kind = ErrorClass(cls)
     except ValueError:
-        valid = ", ".join(ErrorClass)
-        raise ValueError(f"unknown error class {cls!r}: use one of {valid}") from None
+        raise ValueError(f"unknown error class {cls!r}: use one of {', '.join(ErrorClass)}") from None
     error = _CLASSES[kind](message, retry_after=retry_after, status=status, code=code)
     if cause is not None:
         error.__cause__ = cause
@@ -291,10 +290,8 @@ class ChainExhausted(UnavailableError):
         self.failures = tuple(failures)
         tries = "; ".join(f"{f.tier} try {f.attempt}: {f.error.error_class}: {f.error.message}" for f in self.failures)
         hints = [hint for f in self.failures if is_hint(hint := f.error.retry_after)]
-        super().__init__(
-            f"chain {chain_id!r}: no tier answered ({tries or 'none could be tried'})",
-            retry_after=min(hints, default=None),
-        )
+        said = f"chain {chain_id!r}: no tier answered ({tries or 'none could be tried'})"
+        super().__init__(said, retry_after=min(hints, default=None))
         if self.failures and all(f.error.error_class == ErrorClass.OVERFLOW for f in self.failures):
             self.error_class = ErrorClass.OVERFLOW
 
@@ -328,8 +325,7 @@ class ConfigError(IsthmusError, ValueError):
     def __init__(self, message: str, *, where: str | None = None, key: str | None = None) -> None:
         place = ": ".join(part for part in (where, key) if part)
         super().__init__(f"{place}: {message}" if place else message)
-        self.where = where
-        self.key = key
+        self.where, self.key = where, key
 
 
 class AdapterError(IsthmusError, TypeError):
@@ -389,8 +385,7 @@ class MissingDependencyError(IsthmusError, ImportError):
 
     def __init__(self, feature: str, package: str, *, extra: str) -> None:
         super().__init__(f"{feature} needs the package {package!r}: pip install 'isthmus[{extra}]'")
-        self.package = package
-        self.extra = extra
+        self.package, self.extra = package, extra
 
 
 class LiveCallError(IsthmusError, RuntimeError):

@@ -41,9 +41,9 @@ class Setup:
 
 def needs(ctx: GenerateContext) -> frozenset[str]:
     """What a request asks of a model, in the words of `supports`."""
-    if not ctx.tools and ctx.output is None:
-        return _NOTHING
     wanted = media_needs(ctx.messages)
+    if not wanted and not ctx.tools and ctx.output is None:
+        return _NOTHING
     if ctx.tools:
         wanted.add("tools")
     if ctx.output is not None and ctx.output.response_format() is not None:
