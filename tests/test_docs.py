@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from isthmus.conformance import LAWS
+from isthmus.conformance.laws import law_table
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```", re.M | re.S)
@@ -27,6 +30,7 @@ class Block:
     line: int
     language: str
     text: str
+    file: str = ""
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -39,8 +43,18 @@ def blocks(*languages: str) -> list[Block]:
         text = page.read_text(encoding="utf-8")
         for match in FENCE.finditer(text):
             if match[1] in languages:
-                found.append(Block(page, text[: match.start()].count("\n") + 1, match[1], match[3]))
+                named = re.search(r"file=(\S+)", match[2])
+                line = text[: match.start()].count("\n") + 1
+                found.append(Block(page, line, match[1], match[3], named[1] if named else ""))
     return found
+
+
+def write_files(page: Path, folder: Path) -> None:
+    """Write the blocks of a page that are files into a folder."""
+    for block in blocks("python", "json", "text", "toml"):
+        if block.page == page and block.file:
+            (folder / block.file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / block.file).write_text(block.text, encoding="utf-8")
 
 
 PYTHON_PAGES = sorted({block.page for block in blocks("python")})
@@ -49,8 +63,9 @@ PYTHON_PAGES = sorted({block.page for block in blocks("python")})
 @pytest.mark.model
 @pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    """All Python blocks of a page, run in order as one program in an empty folder, end without an error."""
-    program = "\n".join(block.text for block in blocks("python") if block.page == page)
+    """All Python blocks of a page, run in order as one program in a folder with its files, end without an error."""
+    write_files(page, tmp_path)
+    program = "\n".join(block.text for block in blocks("python") if block.page == page and not block.file)
     script = tmp_path / "page.py"
     script.write_text(program, encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(tmp_path)]), "ISTHMUS_LOG": ""}
@@ -63,14 +78,18 @@ def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
 @pytest.mark.model
 @pytest.mark.parametrize("block", blocks("sh"), ids=str)
 def test_the_commands_of_a_page_run(block: Block, tmp_path: Path) -> None:
-    """Each `isthmus` command of a shell block ends with status 0; a script that it names exists."""
+    """Each `isthmus` or `pytest` command of a shell block ends with status 0; a script that it names exists."""
+    write_files(block.page, tmp_path)
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"}
     for line in block.text.strip().splitlines():
         command = shlex.split(line, comments=True)
         if not command or command[0].startswith("scripts/"):
             assert not command or (ROOT / command[0]).exists()
             continue
-        assert command[0] == "isthmus", f"{block}: a block may hold isthmus commands and scripts, not {command[0]!r}"
+        assert command[0] in ("isthmus", "pytest"), f"{block}: isthmus, pytest and scripts only, not {command[0]!r}"
+        if command[0] == "pytest":
+            # Where the library is installed, its entry point loads the plugin.
+            command += ["-p", "isthmus.conformance.pytest_plugin", "-p", "no:cacheprovider"]
         done = subprocess.run(
             [sys.executable, "-m", *command],
             cwd=tmp_path,
@@ -110,10 +129,29 @@ def test_each_fault_class_that_is_held_is_named_by_a_test() -> None:
     assert not [name for name, state in rows if state == "held" and name not in named]
 
 
+def test_the_table_of_laws_is_the_one_in_the_code() -> None:
+    """The page on conformance shows the laws as they are; `scripts/docs` writes them anew."""
+    page = (ROOT / "docs/conformance.md").read_text(encoding="utf-8")
+    assert page.partition("<!-- laws -->\n")[2].partition("<!-- end -->")[0] == law_table() + "\n"
+
+
+def test_each_fault_class_is_tied_to_a_law_or_to_what_it_waits_for() -> None:
+    """A class is covered by the laws that the table names, or by a test, or is due with the room that will close it."""
+    rows = re.findall(
+        r"^\| (F\d\d) \|[^|]*\| ([^|]*) \|[^|]*\| ([^|]*) \|$", (ROOT / "docs/faults.md").read_text("utf-8"), re.M
+    )
+    assert len(rows) == 32
+    for name, state, laws in rows:
+        covering = [f"`{law.id}`" for law in LAWS if name in law.covers]
+        assert laws.strip() == ", ".join(covering), f"{name}: {', '.join(covering)}"
+        assert covering or state.startswith(("held", "due: ", "out of scope")), name
+    assert {name for law in LAWS for name in law.covers} <= {name for name, _, _ in rows}
+
+
 def test_each_test_that_the_table_of_the_sources_names_exists() -> None:
     """Every row of the table names a test that is there, and no test of the acceptance files is left out of it."""
     named = re.findall(r"\| `(tests/\S+\.py)::(test_\w+)` \|$", (ROOT / "docs/seeds.md").read_text("utf-8"), re.M)
-    rows = re.findall(r"^\| (?!asked|---)", (ROOT / "docs/seeds.md").read_text("utf-8"), re.M)
+    rows = re.findall(r"^\| (?!asked|block|---)", (ROOT / "docs/seeds.md").read_text("utf-8"), re.M)
     assert len(named) == len(rows) > 50
     texts = {path: (ROOT / path).read_text("utf-8") for path, _ in named}
     assert not [f"{path}::{name}" for path, name in named if not re.search(rf"def {name}\(", texts[path])]

@@ -215,6 +215,13 @@ class UnclassifiedError(TierError):
     error_class = ErrorClass.UNCLASSIFIED
 
 
+class ResponseError(TierError):
+    """A reply that ended without an answer; `response` is the provider's own, or the event that said so."""
+
+    response: Any = None
+    error: Any = None
+
+
 _CLASSES: dict[ErrorClass, type[TierError]] = {
     cls.error_class: cls
     for cls in (

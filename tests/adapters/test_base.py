@@ -16,12 +16,13 @@ from isthmus.adapters import base
 from isthmus.adapters.base import ChatResponse, ModelAdapter, ToolCall, as_adapter, is_output_truncation
 from isthmus.errors import AdapterError
 from isthmus.models.capabilities import ModelCapabilities
-from isthmus.models.checks import check_reply, check_tool_turn
+from isthmus.models.checks import check_reply
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Finish, StepResult, Text
 from isthmus.models.fold import consume_stream
 from isthmus.models.model import Model
 from isthmus.models.stream import EventStream
+from isthmus.models.turn_checks import check_tool_turn
 from support.face_kit import CTX, HELLO, TOOL_DICTS, Chats, Generates, Responds, Streams, model_response
 
 

@@ -325,3 +325,16 @@ def test_what_an_author_changes_on_a_response_is_heard() -> None:
     thought = edited(lambda response: response.model_extra.update(reasoning_content="s"))
     assert thought == msgspec.structs.replace(step, reasoning="s")
     assert edited(cut) == msgspec.structs.replace(step, finish="length", raw_reason="length")
+
+
+def test_native_items_of_the_dialect_with_a_public_spelling_stand_on_the_message() -> None:
+    """The message of such a reply shows its items, each time anew, and the reply is still the same one."""
+    native = Native("openai-responses", "message", [{"type": "item_reference", "id": "m"}])
+    step = StepResult(events=(Text("x"),), native=(native,))
+    response = to_response(step)
+    shown = response.choices[0].message.to_dict()["openai_responses_input"]
+    assert shown == native.payload
+    assert shown is not native.payload
+    assert from_response(response) is step
+    other = StepResult(events=(Text("x"),), native=(Native("other", "message", [1]),))
+    assert "openai_responses_input" not in to_response(other).choices[0].message.to_dict()

@@ -15,7 +15,6 @@ _RANK0 = {
 }
 _BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
 _SHARED = {"classify", "drive", "openai_chat", "anthropic"}
-_REGISTRY = "isthmus.adapters.registry"
 _TOP = ("console", "studio", "bulk")
 
 
@@ -62,7 +61,7 @@ def may_import(source: str, target: str) -> bool:
     if rank == 4:
         return False
     if rank == 5:
-        return other == "chain" or (group == "conformance" and (other == "transport" or target == _REGISTRY))
+        return other == "chain" or (group == "conformance" and other in ("transport", "adapters"))
     return rank == 7 and other_rank in (5, 6)
 
 
@@ -82,6 +81,7 @@ _PINS: dict[str, tuple[str, ...]] = {
     "opentelemetry": ("isthmus.observability.otel",),
     "jinja2": ("isthmus.models.prompts",),
     "click": ("isthmus.console",),
+    "pytest": ("isthmus.conformance.pytest_plugin",),
     "rich": ("isthmus.console", "isthmus.studio"),
     "textual": ("isthmus.console",),
     "starlette": ("isthmus.studio",),
@@ -93,6 +93,8 @@ _PINS: dict[str, tuple[str, ...]] = {
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
     "genai_prices": ("isthmus.chain.prices",),
     "xllamacpp": ("isthmus.adapters.local",),
+    "openai": ("isthmus.adapters.openai_responses.sdk",),
+    "botocore": ("isthmus.adapters.bedrock",),
 }
 
 
@@ -104,9 +106,12 @@ def may_use(name: str, library: str) -> bool:
 # Signatures that DESIGN section 4 or a seed fixes.
 CONSTRUCTORS = {
     "AnthropicAdapter",
+    "BedrockAdapter",
     "DefaultAgent",
+    "LangServeAdapter",
     "LocalAdapter",
     "OpenAIChatAdapter",
+    "OpenAIResponsesAdapter",
     "TierError",
     "Tool",
 }
@@ -115,6 +120,8 @@ SIGNATURES = {
     "isthmus.chain.markers:define_marker",
     "isthmus.adapters.faces:get_response",
     "isthmus.adapters.faces:stream_response",
+    "isthmus.adapters.openai_responses.client:get_response",
+    "isthmus.adapters.openai_responses.client:stream_response",
     "isthmus.models.capabilities:apply_thinking",
     "isthmus.models.events:__init__",
     "isthmus.models.model:get_response",
@@ -140,29 +147,48 @@ BOUNDARIES = {
     "isthmus.chain.context",
     "isthmus.chain.markers",
     "isthmus.adapters.faces",
+    "isthmus.adapters.openai_responses.client",
+    "isthmus.adapters.openai_responses.sdk",
     "isthmus.adapters.registry",
     "isthmus.models.model",
+    "isthmus.conformance.conform",
+    "isthmus.conformance.laws_hygiene",
+    "isthmus.conformance.laws_maker",
+    "isthmus.conformance.laws_turn",
+    "isthmus.conformance.laws_wire",
+    "isthmus.conformance.reading",
     "isthmus.conformance.recorder",
     "isthmus.models.retry",
     "isthmus.conformance.replay",
+    "isthmus.conformance.seen",
     "isthmus.conformance.server",
+    "isthmus.conformance.subject",
+    "isthmus.conformance.watch",
     "isthmus.console.main",
 }
 
 PROVIDERS = ("anthropic", "openai", "bedrock", "langserve", "litellm", "xllamacpp", "claude", "gpt-", "gemini", "groq")
 
 _MAY_NAME: dict[str, tuple[str, ...]] = {
-    "anthropic": ("isthmus.adapters.anthropic", "isthmus.adapters.registry", "isthmus.conformance.wire_messages"),
+    "anthropic": (
+        "isthmus.adapters.anthropic",
+        "isthmus.adapters.bedrock",
+        "isthmus.adapters.registry",
+        "isthmus.conformance.wire_messages",
+    ),
+    "bedrock": ("isthmus.adapters.bedrock",),
     "claude": ("isthmus.adapters.anthropic",),
     # The public spelling of one dialect's native items is fixed by seed 004 and DESIGN section 3.
     "openai": (
         "isthmus.adapters.openai_chat",
+        "isthmus.adapters.openai_responses",
         "isthmus.adapters.registry",
         "isthmus.models.neutral",
         "isthmus.conformance.wire_chat",
     ),
     "gpt-": ("isthmus.adapters.openai_chat",),
     "genai_prices": ("isthmus.chain.prices",),
+    "langserve": ("isthmus.adapters.langserve",),
     "xllamacpp": ("isthmus.adapters.local",),
 }
 

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.chain import ChainCut, ContextPolicy, CutReason, GenerateContext, define_chain, render, tier_error
+from isthmus.chain import (
+    ChainCut,
+    ChainExhausted,
+    ContextPolicy,
+    CutReason,
+    GenerateContext,
+    define_chain,
+    render,
+    tier_error,
+)
 from isthmus.chain.context import CLEARED, room_for
 from isthmus.errors import ConfigError
 from isthmus.models.events import NoteCode
@@ -155,6 +164,24 @@ async def test_an_overflow_is_rendered_smaller_once() -> None:
     assert first.messages == ctx.messages
     assert len(str(second.messages)) < len(str(first.messages)) * 0.6
     assert second.messages[-1] == user("now")
+
+
+async def test_an_overflow_of_an_unknown_window_is_rendered_smaller_too() -> None:
+    """A tier whose window nobody knows gets all first, and about half once it says that this is too much."""
+    tier = PlayTier("a", [tier_error("overflow", "too long")], OK, window=100)
+    tier.window_tokens = None  # type: ignore[assignment]
+    ctx = _ctx(*_turns(8), user("now"))
+    assert (await define_chain(id="c", tiers=[tier]).generate(ctx)).text == "fine"
+    assert tier.calls[0].messages == ctx.messages
+    assert len(str(tier.calls[1].messages)) < len(str(ctx.messages)) * 0.6
+
+
+async def test_an_overflow_twice_is_an_overflow() -> None:
+    """What is too long in half as well is not halved again."""
+    tier = PlayTier("a", [tier_error("overflow", "too long")], window=100_000)
+    with pytest.raises(ChainExhausted) as caught:
+        await define_chain(id="c", tiers=[tier]).generate(_ctx(*_turns(8), user("now")))
+    assert (len(tier.calls), caught.value.error_class) == (2, "overflow")
 
 
 async def test_an_overflow_of_what_cannot_be_smaller_goes_to_a_larger_window() -> None:

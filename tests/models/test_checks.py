@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from isthmus.adapters.chat import ChatResponse, ToolCall
-from isthmus.models.checks import check_reply, check_tool_turn
+from isthmus.models.checks import check_reply
 from isthmus.models.contract import ToolSpec
+from isthmus.models.turn_checks import check_tool_turn
 
 CALL = ToolCall("c1", "look", {"q": "x"})
 NEEDS = ToolSpec(name="look", parameters_schema={"type": "object", "required": ["q"]})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
+from support import bedrock_reading
 from support.corpus import Recording
 
 _OURS = {"stop_sequence": "stop", "end_turn": "stop", "tool_use": "tool-calls", "max_tokens": "length"}
@@ -30,6 +32,8 @@ def read(api: str, recording: Recording, *, stream: bool) -> Reading:
     Raises:
         Unreadable: with the SDK's own words.
     """
+    if api not in _READERS:
+        raise Unreadable("there is no SDK for it")
     try:
         return _READERS[api](recording, stream)
     except Exception as error:
@@ -98,4 +102,43 @@ def _messages(recording: Recording, stream: bool) -> Reading:
     return Reading(text, calls, message.stop_reason, message.usage.output_tokens)
 
 
-_READERS: dict[str, Callable[[Recording, bool], Reading]] = {"openai-chat": _chat, "anthropic-messages": _messages}
+def _responses(recording: Recording, stream: bool) -> Reading:
+    import openai
+
+    client = _client(openai, recording, "http://localhost/v1")
+    text = ""
+    if stream:
+        done: list[Any] = []
+        reply: Any = None
+        for event in client.responses.create(model="m", input="-", stream=True):
+            if event.type in ("response.output_text.delta", "response.refusal.delta"):
+                text += event.delta
+            elif event.type == "response.output_item.done":
+                done.append(event.item)
+            elif event.type in ("response.completed", "response.incomplete"):
+                reply = event.response
+                break
+        items = reply.output or done
+    else:
+        reply = client.responses.create(model="m", input="-")
+        items = reply.output
+    if not text:
+        parts = [part for item in items if item.type == "message" for part in item.content]
+        text = "".join(part.text if part.type == "output_text" else part.refusal for part in parts)
+    calls = [(item.name, _value(item.arguments)) for item in items if item.type == "function_call"]
+    details = reply.incomplete_details
+    finish = (details.reason if details else None) or reply.status
+    return Reading(text, calls, finish, reply.usage.output_tokens if reply.usage else None)
+
+
+def _bedrock(api: str, recording: Recording, stream: bool) -> Reading:
+    said = bedrock_reading.read(bedrock_reading.by_botocore(api, recording.body))
+    return Reading(said.text, said.calls, said.finish, said.output)
+
+
+_READERS: dict[str, Callable[[Recording, bool], Reading]] = {
+    "openai-chat": _chat,
+    "anthropic-messages": _messages,
+    "openai-responses": _responses,
+    **{api: partial(_bedrock, api) for api in bedrock_reading.OPERATIONS},
+}

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from isthmus.adapters.render import Rendered, fresh, read_context, remembered, role_dict
 from isthmus.adapters.views import from_model_event, from_response
@@ -49,7 +49,9 @@ class OfferedTools:
     parallel_tool_calls: bool = True
 
     def as_args(self) -> dict[str, Any]:
-        """The same in the Chat Completions shape."""
+        """The same in the Chat Completions shape, which says nothing where there are no tools."""
+        if not self.normalized_tools:
+            return {}
         functions = [
             {"name": tool.name, "description": tool.description, "parameters": fresh(dict(tool.parameters))}
             | ({} if tool.strict is None else {"strict": tool.strict})
@@ -82,7 +84,9 @@ def model_arguments(ctx: GenerateContext) -> dict[str, Any]:
         "seed": ctx.seed,
     }
     options = {**{name: value for name, value in said.items() if value is not None}, **fresh(dict(ctx.options))}
-    tools = OfferedTools(ctx.tools, ctx.tool_choice or "auto", ctx.parallel_tool_calls) if ctx.tools else None
+    # "none" is said without tools too: a client may have tools of its own that it would offer else.
+    policy = bool(ctx.tools) or ctx.tool_choice == "none"
+    tools = OfferedTools(ctx.tools, ctx.tool_choice or "auto", ctx.parallel_tool_calls) if policy else None
     return {
         "extra_call_args": options or None,
         "schema": ctx.output,
@@ -187,8 +191,15 @@ def _seen(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
+class _Closing(Protocol):
+    """What can be closed from another task."""
+
+    async def aclose(self) -> None:
+        """Close it."""
+
+
 @asynccontextmanager
-async def closed_on(token: Any, events: EventStream) -> AsyncIterator[None]:
+async def closed_on(token: Any, events: _Closing) -> AsyncIterator[None]:
     """See to it that a stream is closed as soon as a token is cancelled.
 
     Raises:

@@ -30,8 +30,9 @@ from isthmus.models.events import (
     framed,
 )
 from isthmus.models.finish import CHAT_NAMES, MODEL_NAMES, finish_of
-from isthmus.models.jsontext import dumps
+from isthmus.models.jsontext import dumps, loads
 from isthmus.models.messages import RESERVED, assistant_message, fingerprint, text_of
+from isthmus.models.neutral import NATIVE_DIALECT, NATIVE_INPUT
 from isthmus.models.normalise import make_call, to_step_result
 from isthmus.models.responses import (
     Choice,
@@ -209,6 +210,8 @@ def _message(step: StepResult) -> Message:
     if ours is not None:
         ours["native"]["of"] = fingerprint(message.to_dict())
         message.model_extra = {RESERVED: ours}
+        if ours["native"]["dialect"] == NATIVE_DIALECT:
+            message.model_extra[NATIVE_INPUT] = loads(ours["native"]["json"])
     return message
 
 
@@ -279,7 +282,7 @@ def _read(response: Any) -> StepResult:
     reason = peek(choices[0], "finish_reason")
     finish, raw_reason = _finish(response, reason)
     refusal = peek(message, "refusal")
-    if refusal and finish == FinishReason.REFUSAL and refusal == _unsaid(raw_reason):
+    if refusal and finish == FinishReason.REFUSAL and refusal == _unsaid(_extra(response, "raw_reason")):
         text = ""
     else:
         text = text_of(peek(message, "content")) or (refusal if isinstance(refusal, str) else "")

@@ -164,12 +164,8 @@ class _Reduction:
         self._turns = 0
         self._native = 0
         self._form: Transcript | None = None
-
-    @property
-    def tokens(self) -> int:
+        self.tokens = sections.total
         """What is left."""
-        kept = (size for at, size in enumerate(self._sizes) if at not in self._left_out)
-        return self._fixed + sum(kept)
 
     def reduce(self, room: int | None) -> None:
         """Take out as much as it takes, in order, as far as anything may be taken out."""
@@ -183,6 +179,7 @@ class _Reduction:
             self._turns += 1
             gone = [at for at in turn if not lasts(self._messages[at])]
             self._left_out.update(gone)
+            self.tokens -= sum([self._sizes[at] for at in gone])
             self._native += sum(_has_native(self._messages[at]) for at in gone)
 
     def _clear(self, form: Transcript) -> None:
@@ -195,6 +192,7 @@ class _Reduction:
             message = with_results(before, lambda _: CLEARED)
             size = message_tokens(message, self._estimate)
             if size < self._sizes[at]:
+                self.tokens -= self._sizes[at] - size
                 self._messages[at], self._sizes[at] = message, size
                 self._cleared.add(at)
                 self._native += _has_native(before)

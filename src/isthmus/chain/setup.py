@@ -14,6 +14,7 @@ from isthmus.chain.tier import Member, lacking
 from isthmus.errors import InvalidRequestError
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.limits import RateLimiter
+from isthmus.models.reading import media_needs
 from isthmus.models.retry import Clock
 
 _NOTHING: frozenset[str] = frozenset()
@@ -42,7 +43,9 @@ def needs(ctx: GenerateContext) -> frozenset[str]:
     """What a request asks of a model, in the words of `supports`."""
     if not ctx.tools and ctx.output is None:
         return _NOTHING
-    wanted = {"tools"} if ctx.tools else set()
+    wanted = media_needs(ctx.messages)
+    if ctx.tools:
+        wanted.add("tools")
     if ctx.output is not None and ctx.output.response_format() is not None:
         wanted.add("output-schema")
     return frozenset(wanted)

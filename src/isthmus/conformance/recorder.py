@@ -41,8 +41,8 @@ def record(adapter: Any, folder: str | os.PathLike[str]) -> Any:
         adapter: one with a transport of ours, of which the bytes are kept; or any other, of which the events are.
         folder: where the recordings go, as `001-…`.
     """
-    if _has_transport(adapter):
-        return _over(adapter, transport=RecordingCarrier(adapter.transport, folder))
+    if has_transport(adapter):
+        return over(adapter, transport=RecordingCarrier(adapter.transport, folder))
     return _Recorded(as_adapter(adapter), Path(folder))
 
 
@@ -59,8 +59,8 @@ def replayed(adapter: Any, folder: str | os.PathLike[str], *, split: int | None 
     Raises:
         ConfigError: there is no recording in it.
     """
-    if _has_transport(adapter):
-        return _over(adapter, transport=ReplayTransport(folder, split=split), keys=_NoKeys())
+    if has_transport(adapter):
+        return over(adapter, transport=ReplayTransport(folder, split=split), keys=NoKeys())
     return _Replayed(as_adapter(adapter), Path(folder))
 
 
@@ -77,13 +77,15 @@ def events_in(folder: Path) -> list[Event | BaseException]:
         raise ConfigError(f"holds no recorded events ({error})", where=str(place)) from None
 
 
-def _has_transport(adapter: Any) -> bool:
+def has_transport(adapter: Any) -> bool:
+    """Whether an adapter itself holds a transport of ours."""
     # One that is only reached through the adapter belongs to something inside it.
     held = vars(adapter) if hasattr(adapter, "__dict__") else {}
     return callable(getattr(held.get("transport"), "open", None))
 
 
-def _over(adapter: Any, **parts: Any) -> Any:
+def over(adapter: Any, **parts: Any) -> Any:
+    """The same adapter with other parts, the given one unchanged."""
     made = copy.copy(adapter)
     for name in [name for name in vars(made) if name.startswith("_isthmus")]:
         # Copies of the adapter that it keeps for other settings have its own transport.
@@ -93,15 +95,17 @@ def _over(adapter: Any, **parts: Any) -> Any:
     return made
 
 
-class _NoKeys:
+class NoKeys:
     """What authorises a request that goes nowhere."""
 
     refreshable = False
 
     async def headers(self, *, refresh: bool = False) -> Mapping[str, str]:
+        """None."""
         return {}
 
     def secrets(self) -> Iterable[str]:
+        """None."""
         return ()
 
 

@@ -23,6 +23,7 @@ from isthmus.version import __version__
 _COMMANDS = {
     "adapters": ("isthmus.console.adapters:adapters", "List the providers that can be used."),
     "chat": ("isthmus.console.chat:chat", "Talk with a model: one question, or a conversation."),
+    "conform": ("isthmus.console.conform:conform", "Hold an adapter to every law; play its provider."),
     "config": ("isthmus.console.config:config", "Show the configuration; accept a folder's file."),
     "doctor": ("isthmus.console.doctor:doctor", "Say what is installed, configured and missing."),
     "record": ("isthmus.console.record:record", "Ask a model and keep what passes as a recording."),

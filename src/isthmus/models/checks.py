@@ -1,4 +1,4 @@
-"""What a right reply and a right tool turn of the chat face are: each check returns what it found, and raises nothing.
+"""What a right reply of the chat face is: the check returns what it found, and raises nothing.
 
 Reads replies by their attributes, so that a reply of a stranger's own class is judged alike.
 """
@@ -17,9 +17,7 @@ BREAKING = frozenset(
 )
 """The rules without which a reply has no meaning; the others are findings for its author."""
 
-_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _MISSING = object()
-_DEPTH = 12
 
 
 class Finding(NamedTuple):
@@ -60,15 +58,16 @@ def check_reply(reply: Any, tools: Iterable[ToolSpec] = ()) -> list[Finding]:
 def _call(place: str, call: Any) -> Iterator[Finding]:
     call_id, name, value = (getattr(call, field, _MISSING) for field in ("id", "name", "input"))
     if not isinstance(name, str) or not name:
-        yield Finding("call-name", f"{place}: name must be a non-empty str, not {_shown(name)}")
+        yield Finding("call-name", f"{place}: name must be a non-empty str, not {shown(name)}")
     if not isinstance(value, dict):
         remedy = ": json.loads it in the adapter" if isinstance(value, str) else ""
-        yield Finding("call-input", f"{place}: input must be the dict of the arguments, not {_shown(value)}{remedy}")
+        yield Finding("call-input", f"{place}: input must be the dict of the arguments, not {shown(value)}{remedy}")
     if not isinstance(call_id, str) or not call_id:
-        yield Finding("call-id", f"{place}: id must be a non-empty str, not {_shown(call_id)}")
+        yield Finding("call-id", f"{place}: id must be a non-empty str, not {shown(call_id)}")
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value as a finding shows it: its type and its first characters."""
     return "missing" if value is _MISSING else f"{type(value).__name__} {value!r:.60}"
 
 
@@ -80,7 +79,7 @@ def _unique(ids: list[Any]) -> Iterator[Finding]:
 
 def _stop(reason: Any, calls: list[Any], tools: Iterable[ToolSpec]) -> Iterator[Finding]:
     if not isinstance(reason, str) or not reason:
-        yield Finding("stop-reason", f"stop_reason must say why the model stopped, not {_shown(reason)}")
+        yield Finding("stop-reason", f"stop_reason must say why the model stopped, not {shown(reason)}")
         return
     finish = finish_of(reason)
     if finish == FinishReason.OTHER:
@@ -102,51 +101,3 @@ def _needs_arguments(call: Any, tools: Iterable[ToolSpec]) -> bool:
         return False
     spec = next((tool for tool in tools if tool.name == getattr(call, "name", None)), None)
     return spec is not None and bool(spec.parameters.get("required"))
-
-
-def check_tool_turn(turns: Any, results: Sequence[tuple[Any, str]] = ()) -> list[Finding]:
-    """What is wrong with the turns that `make_tool_turn` made.
-
-    Args:
-        turns: what it returned.
-        results: what it was given: (`ToolCall`, output) pairs.
-    """
-    if not isinstance(turns, list) or not turns:
-        return [Finding("turns-type", f"make_tool_turn must return a non-empty list of dicts, not {_shown(turns)}")]
-    found = []
-    for number, turn in enumerate(turns):
-        if not isinstance(turn, Mapping):
-            found.append(Finding("turn-type", f"turns[{number}] must be a dict, not {type(turn).__name__}"))
-        elif turn.get("role") not in _ROLES:
-            found.append(Finding("turn-role", f"turns[{number}]: role {turn.get('role')!r} is not known to providers"))
-    if found:
-        return found
-    if results and not any(turn["role"] == "assistant" for turn in turns):
-        found.append(Finding("turn-assistant", "no assistant turn: the results would answer calls that nobody made"))
-    answers = [text for turn in turns if turn["role"] != "assistant" for text in _strings(turn)]
-    return [*found, *_answered(answers, results)]
-
-
-def _answered(answers: list[str], results: Sequence[tuple[Any, str]]) -> Iterator[Finding]:
-    for number, (call, output) in enumerate(results):
-        if call.id not in answers:
-            yield Finding("result-id", f"results[{number}]: the id {call.id!r} is nowhere in the turns")
-        if not any(output in text for text in answers):
-            yield Finding("result-text", f"results[{number}]: the output {output!r:.60} is not in the turns")
-
-
-def _strings(value: Any, depth: int = 0) -> Iterator[str]:
-    """Every string in a value, within dicts, lists and objects."""
-    if isinstance(value, str):
-        yield value
-        return
-    if depth >= _DEPTH or value is None or isinstance(value, int | float | bytes):
-        return
-    if isinstance(value, Mapping):
-        inner: Iterable[Any] = value.values()
-    elif isinstance(value, list | tuple):
-        inner = value
-    else:
-        inner = getattr(value, "__dict__", {}).values()
-    for item in inner:
-        yield from _strings(item, depth + 1)

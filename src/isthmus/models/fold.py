@@ -33,12 +33,14 @@ from isthmus.secret import redact
 def classify(error: BaseException) -> TierError:
     """The classified form of any failure of a model call.
 
-    A `TierError` stands as it is, wherever in the chain of causes; time-outs and lost connections are "transient",
-    a refused connection is "unavailable", all else is "unclassified".
+    A `TierError` stands as it is, wherever in the chain of causes, and so does the one that another error holds as its
+    `classified`; time-outs and lost connections are "transient", a refused connection is "unavailable", all else is
+    "unclassified".
     """
     for cause in chain_of_causes(error):
-        if isinstance(cause, TierError):
-            return cause
+        known = cause if isinstance(cause, TierError) else getattr(cause, "classified", None)
+        if isinstance(known, TierError):
+            return known
         if isinstance(cause, ConnectionRefusedError):
             return tier_error("unavailable", redact(str(cause)) or "connection refused", cause=error)
         if isinstance(cause, TimeoutError | ConnectionError):
@@ -98,7 +100,7 @@ class Fold:
     @property
     def has_content(self) -> bool:
         """Whether a non-empty text or any call has been seen."""
-        return bool(self._texts or self._events)
+        return any(self._texts) or bool(self._events)
 
     def add(self, event: Event) -> Event:
         """Take one event; returns it, or the form that the rules make of it.
@@ -110,11 +112,11 @@ class Fold:
             raise ProtocolError(f"{event.type!r} after the finish: a stream ends with exactly one finish")
         if type(event) is Text:
             text = event.text
-            if text:
+            # Not `isinstance`, not `type(text)`: once an event, and this costs no more than the truth of a text.
+            if text.__class__ is str or isinstance(text, str):
                 self._texts.append(text)
-            elif text != "":
-                raise ProtocolError(f"text event: 'text' must be str, not {type(text).__name__}")
-            return event
+                return event
+            raise ProtocolError(f"text event: 'text' must be str, not {type(text).__name__}")
         return self._add_other(event)
 
     def extend(self, events: Iterable[Event]) -> None:
@@ -157,12 +159,10 @@ class Fold:
         return event
 
     def _flush(self) -> None:
-        if self._texts:
-            texts, self._texts = self._texts, []
-            try:
-                self._events.append(Text("".join(texts)))
-            except TypeError:
-                raise ProtocolError("text event: 'text' must be str") from None
+        text = "".join(self._texts)
+        if text:
+            self._events.append(Text(text))
+        self._texts = []
 
     def result(self) -> StepResult:
         """The whole reply.

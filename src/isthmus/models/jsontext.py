@@ -78,6 +78,22 @@ def dumps(value: Any) -> bytes:
         return json.dumps(_plain(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 
+def unsayable(value: Any) -> str | None:
+    """The path to a number in a value that JSON has no form for (NaN, an infinity), or None."""
+    if isinstance(value, float):
+        return None if value - value == 0 or isinstance(value, WrittenFloat) else ""
+    # Exact types first: this runs over whole requests.
+    if type(value) is dict or isinstance(value, Mapping):
+        for key, item in value.items():
+            if type(item) is not str and item is not None and (path := unsayable(item)) is not None:
+                return f".{key}{path}"
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            if type(item) is not str and (path := unsayable(item)) is not None:
+                return f"[{number}]{path}"
+    return None
+
+
 def _plain(value: Any) -> Any:
     """A value that the standard library can encode: `Raw` decoded, structs and enums as plain values."""
     if isinstance(value, msgspec.Raw):

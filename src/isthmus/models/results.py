@@ -127,14 +127,18 @@ def result_text(value: Any) -> str:
     if not plain and (not is_dataclass(value) or isinstance(value, type)):
         return str(value)
     with suppress(TypeError, ValueError, RecursionError):
-        return (dumps(value) if plain else _structured(value)).decode()
+        return (dumps(value) if plain else structured(value)).decode()
     with suppress(ValueError):
-        return _structured(value).decode()
+        return structured(value).decode()
     return str(value)
 
 
-def _structured(value: Any) -> bytes:
-    """JSON of dataclasses, and of models inside of other values."""
+def structured(value: Any) -> bytes:
+    """JSON of dataclasses and models, inside of other values too.
+
+    Raises:
+        ValueError: something in it has no JSON form.
+    """
     from pydantic import TypeAdapter
 
     return TypeAdapter(Any).dump_json(value)

@@ -1,0 +1,321 @@
+"""Events of the Responses API to events of the contract: one decoder for streams and for whole replies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from isthmus.adapters.openai_responses.errors import failure_of
+from isthmus.adapters.openai_responses.items import Items, Slot, word
+from isthmus.adapters.openai_responses.usage import read_usage
+from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError, UnclassifiedError
+from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, framed, set_raw
+from isthmus.models.finish import finish_of
+from isthmus.models.jsontext import Raw, fields, loads
+from isthmus.models.neutral import NATIVE_DIALECT
+from isthmus.wire.call import Ended
+from isthmus.wire.frame import Frame
+
+_EXCERPT = 200
+_END = b"[DONE]"
+_TEXT = "response.output_text.delta"
+_TEXT_EVENTS = ("", _TEXT)
+
+
+class _Delta(msgspec.Struct, gc=False):
+    type: Literal["response.output_text.delta"]
+    output_index: int
+    delta: str
+
+
+_plain_text: Callable[[bytes], _Delta] = msgspec.json.Decoder(_Delta).decode
+_raw_items: Callable[[bytes], list[Raw] | None] = msgspec.json.Decoder(list[Raw] | None).decode
+_DECLINED = (msgspec.DecodeError, UnicodeDecodeError)
+
+
+class ResponsesDecoder:
+    """Decodes one reply.
+
+    Args:
+        whole: whether the one frame is a whole response.
+        names: the tools' own names by those that they were sent under.
+    """
+
+    def __init__(self, *, whole: bool, names: Mapping[str, str] | None = None) -> None:
+        self.done = False
+        self.response: bytes = b""
+        """The native response once it has ended, or the event that says why it failed; undecoded."""
+        self.event_type = ""
+        """The type of the last frame's event."""
+        self.item: tuple[int | None, str | None] = (None, None)
+        """Place and type of the output item that it is about."""
+        self.waiting: tuple[str, ...] = ()
+        """The types of those items of a finished reply that wait for their caller."""
+        self._whole = whole
+        self._items = Items(names)
+        self._usage: Any = None
+        self._malformed: TierError | None = None
+        self._finish: Finish | None = None
+        # Which item's text goes on, and the pieces of it so far.
+        self._here: int | None = None
+        self._pieces: list[str] = []
+
+    def feed(self, frame: Frame) -> Iterable[Event]:
+        """The events that this frame completes.
+
+        Raises:
+            TierError: an error or failure event, classified; "protocol" for a malformed one. Carries the usage so far.
+        """
+        if self._here is None or frame[1] not in _TEXT_EVENTS:
+            return self._read(frame)
+        try:
+            delta = _plain_text(frame[0])
+        except _DECLINED:
+            return self._read(frame)
+        if delta.output_index != self._here or not delta.delta:
+            return self._read(frame)
+        self._pieces.append(delta.delta)
+        event = Text(delta.delta)
+        set_raw(event, frame)
+        return (event,)
+
+    def _read(self, frame: Frame) -> Iterable[Event]:
+        if self.done:
+            return ()
+        if self._malformed is not None:
+            raise self._malformed
+        data = frame.data.strip()
+        if data == _END or (not data and frame.event != "error"):
+            return ()
+        self._here = None
+        self._items.frame = frame
+        try:
+            value = fields(data)
+        except (ValueError, RecursionError):
+            return self._unreadable(frame, data)
+        try:
+            return self._response(value, frame) if self._whole else self._event(value, frame)
+        except TierError as error:
+            error.usage = error.usage or read_usage(self._usage)[0]
+            raise
+
+    def _unreadable(self, frame: Frame, data: bytes) -> Iterable[Event]:
+        """Hold on to the fault: at the end of the bytes it is a cut, before that a breach of protocol."""
+        shown = data[:_EXCERPT].decode("utf-8", "replace")
+        if frame.event == "error":
+            self.response = data
+            raise failure_of({"message": shown or "an error without details"})
+        try:
+            loads(data)
+        except (ValueError, RecursionError):
+            self._malformed = ProtocolError(f"malformed JSON: {shown!r}")
+            return ()
+        raise ProtocolError(f"an object should be here: {shown!r}")
+
+    def _event(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        kind = loads(value["type"]) if "type" in value else frame.event
+        if not isinstance(kind, str) or not kind:
+            if "error" in value:
+                kind = "error"
+            else:
+                raise ProtocolError(f"an event without a type: {frame.data[:_EXCERPT].decode('utf-8', 'replace')!r}")
+        at = loads(value["output_index"]) if "output_index" in value else None
+        slot = self._items.slots.get(at) if isinstance(at, int) else None
+        self.event_type, self.item = kind, (at, None if slot is None else slot.kind)
+        handle = self._EVENTS.get(kind)
+        return () if handle is None else handle(self, value, frame)
+
+    def _progress(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        """The response as it stands: nothing yet, but for tokens spent."""
+        response = loads(value.get("response", b"{}"))
+        if isinstance(response, dict):
+            self._usage = response.get("usage") or self._usage
+        return ()
+
+    def _added(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        item = loads(value.get("item", b"null"))
+        if not isinstance(item, dict):
+            raise ProtocolError(f"{self.event_type}: no item in it")
+        at = loads(value.get("output_index", b"null"))
+        self.item = (at, word(item.get("type")))
+        return self._items.added(at, item)
+
+    def _item_done(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        raw = value.get("item", Raw(b"null"))
+        item, at = loads(raw), loads(value.get("output_index", b"null"))
+        item_id = item.get("id") if isinstance(item, dict) else None
+        slot = self._items.find({"output_index": at, "item_id": item_id})
+        if slot.settled:
+            slot = self._items.open(None, {})
+        events = self._items.done(slot, item, json=bytes(raw))
+        self.item = (at, slot.kind)
+        return events
+
+    def _slot(self, value: dict[str, Raw]) -> tuple[Any, dict[str, Any]]:
+        event = {key: loads(raw) for key, raw in value.items() if key != "logprobs"}
+        slot = self._items.find(event)
+        self.item = (slot.at, slot.kind or None)
+        return slot, event
+
+    def _text_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        slot, event = self._slot(value)
+        events = self._items.text_delta(slot, _delta(event))
+        # Only a frame that has both may open the fast path: the strict form needs them.
+        if event.get("output_index") == slot.at and events:
+            self._here, self._pieces = slot.at, slot.pieces
+        return events
+
+    def _refusal_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        slot, event = self._slot(value)
+        self._items.refused = True
+        return self._items.text_delta(slot, _delta(event))
+
+    def _summary_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        slot, event = self._slot(value)
+        return self._items.reasoning_delta(slot, ("summary", _place(event, "summary_index")), text=_delta(event))
+
+    def _reasoning_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        slot, event = self._slot(value)
+        return self._items.reasoning_delta(slot, ("content", _place(event, "content_index")), text=_delta(event))
+
+    def _arguments_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        slot, event = self._slot(value)
+        return (self._items.call_delta(slot, _delta(event)),)
+
+    def _error(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        self.response = frame.data
+        event = loads(frame.data)
+        raise failure_of(event.get("error") if isinstance(event.get("error"), dict | str) else event)
+
+    def _ended(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        raw = value.get("response")
+        if raw is None:
+            raise ProtocolError(f"{self.event_type}: no response in it")
+        return self._response(fields(raw), frame, bytes(raw))
+
+    def _response(self, value: dict[str, Raw], frame: Frame, raw: bytes | None = None) -> Iterable[Event]:
+        """A response that says it has ended, whole or at the end of its stream."""
+        self.response = frame.data if raw is None else raw
+        self._usage = loads(value["usage"]) if "usage" in value else self._usage
+        status = loads(value.get("status", b"null"))
+        if status is None and not self._whole:
+            status = self.event_type.removeprefix("response.")
+        self._check(status, value)
+        output = [bytes(item) for item in _raw_items(value.get("output", b"null")) or ()]
+        details = loads(value.get("incomplete_details", b"null"))
+        reason = word(details.get("reason")) if isinstance(details, dict) else None
+        events = self._settle(output, cut=status == "incomplete")
+        # As they were told one by one: the last event has other ciphers of the same, and with some servers no items.
+        self._finish = self._close(status, reason, self._items.output(), frame)
+        self.done = True
+        return events
+
+    def _check(self, status: Any, value: dict[str, Raw]) -> None:
+        """Whether it is an answer.
+
+        Raises:
+            TierError: it failed, was cancelled, has not begun, or is no response at all.
+        """
+        error = loads(value.get("error", b"null"))
+        if status == "failed" or (error and status not in ("completed", "incomplete")):
+            raise failure_of(error or {"message": "the response failed and does not say why"})
+        if status == "cancelled":
+            raise UnclassifiedError("the response was cancelled at its provider", code="cancelled")
+        if status in ("queued", "in_progress"):
+            raise InvalidRequestError(
+                f"the response is {status}: a background reply is no answer yet; leave `background` out", code=status
+            )
+        if "output" not in value:
+            raise ProtocolError("not a response: it has no output")
+
+    def _settle(self, output: list[bytes], *, cut: bool) -> list[Event]:
+        """What the response says beyond the items that were done before it."""
+        items, events = self._items, []
+        known: dict[str | None, Slot] = {slot.item_id: slot for slot in items.slots.values() if slot.item_id}
+        for at, json in enumerate(output):
+            item = loads(json)
+            item_id = item.get("id") if isinstance(item, dict) else None
+            slot = known.get(word(item_id)) or items.slots.get(at) or items.open(at, {})
+            if not slot.settled:
+                events += items.done(slot, item, json=json, cut=cut)
+        for slot in [slot for slot in items.slots.values() if not slot.settled and slot.kind == "function_call"]:
+            events += items.unfinished(slot, cut=cut)
+        return events
+
+    def _close(self, status: Any, reason: str | None, output: list[bytes], frame: Frame) -> Finish:
+        items = self._items
+        usage, odd = read_usage(self._usage)
+        self.waiting = tuple(items.waiting(output))
+        notes = [*items.notes, *odd]
+        finish = self._reason(status, reason, notes)
+        if usage is None:
+            notes.append(Note(NoteCode.USAGE_MISSING, "the provider did not say how many tokens were spent"))
+        native = Native(NATIVE_DIALECT, "message", json=b"[" + b",".join(output) + b"]") if output else None
+        said = reason or word(status)
+        return framed(Finish(finish.value, usage, said, None, native, tuple(notes)), frame)  # type: ignore[no-any-return]
+
+    def _reason(self, status: Any, reason: str | None, notes: list[Note]) -> FinishReason:
+        finish = FinishReason.STOP
+        if status == "incomplete":
+            finish = FinishReason(finish_of(reason))
+            finish = finish if finish in (FinishReason.LENGTH, FinishReason.CONTENT_FILTER) else FinishReason.OTHER
+        elif status != "completed":
+            notes.append(Note(NoteCode.NO_FINISH_REASON, f"the response's status is {status!r}"))
+            finish = FinishReason.OTHER
+        if self._items.calls:
+            if status != "completed":
+                detail = f"{reason or status} became tool-calls: the reply holds whole calls"
+                notes.append(Note(NoteCode.FINISH_CHANGED, detail))
+            return FinishReason.TOOL_CALLS
+        if finish is FinishReason.STOP and self.waiting:
+            kinds = ", ".join(dict.fromkeys(self.waiting))
+            notes.append(Note(NoteCode.FINISH_CHANGED, f"completed became other: {kinds} waits for its caller"))
+            return FinishReason.OTHER
+        refused = self._items.refused and finish is not FinishReason.CONTENT_FILTER
+        return FinishReason.REFUSAL if refused else finish
+
+    def close(self, ended: Ended) -> Iterable[Event]:
+        """The one `Finish`.
+
+        Raises:
+            TransientError: the bytes ended before the reply did.
+            ProtocolError: the last frame is malformed though all bytes arrived.
+        """
+        if self._finish is not None:
+            return (self._finish,)
+        error: TierError = TransientError("the stream was cut: it ended before response.completed")
+        if self._malformed is not None:
+            error = self._malformed if ended is Ended.FRAMED else TransientError("the reply was cut inside a frame")
+        elif self._whole:
+            error = (
+                ProtocolError("the reply is empty") if ended is Ended.FRAMED else TransientError("the reply was cut")
+            )
+        error.usage = read_usage(self._usage)[0]
+        raise error
+
+    _EVENTS: ClassVar[dict[str, Callable[[ResponsesDecoder, dict[str, Raw], Frame], Iterable[Event]]]] = {
+        **dict.fromkeys(("response.created", "response.queued", "response.in_progress"), _progress),
+        "response.output_item.added": _added,
+        "response.output_item.done": _item_done,
+        _TEXT: _text_delta,
+        "response.refusal.delta": _refusal_delta,
+        "response.reasoning_summary_text.delta": _summary_delta,
+        "response.reasoning_text.delta": _reasoning_delta,
+        "response.function_call_arguments.delta": _arguments_delta,
+        **dict.fromkeys(("response.completed", "response.incomplete", "response.failed", "response.cancelled"), _ended),
+        "error": _error,
+    }
+
+
+def _place(event: Mapping[str, Any], name: str) -> int:
+    at = event.get(name)
+    return at if isinstance(at, int) else 0
+
+
+def _delta(event: Mapping[str, Any]) -> str:
+    delta = event.get("delta")
+    if not isinstance(delta, str):
+        raise ProtocolError(f"{event.get('type')}: its delta must be text, not {type(delta).__name__}")
+    return delta

@@ -1,0 +1,271 @@
+"""The output items of one reply: what deltas said of them, what they amount to, and their bytes in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from isthmus.errors import ProtocolError
+from isthmus.models.events import Call, CallDelta, Event, Native, Note, NoteCode, Reasoning, Text, framed
+from isthmus.models.jsontext import dumps, loads
+from isthmus.models.neutral import NATIVE_DIALECT
+from isthmus.models.normalise import make_call, parse_arguments
+from isthmus.wire.frame import Frame
+
+_BREAK = "\n\n"
+# Items that wait for their caller; a server that runs one itself puts the result into the same output.
+_ASKING = frozenset(
+    ("custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call")
+)
+
+_Part = tuple[str, int]
+_TEXTS: Mapping[Any, str] = {"output_text": "text", "text": "text", "refusal": "refusal"}
+
+
+class Slot:
+    """One output item in the making."""
+
+    __slots__ = ("at", "call_id", "call_index", "call_pieces", "item_id", "json", "kind", "name", "pieces", "settled")
+
+    def __init__(self, at: int, item: Mapping[str, Any]) -> None:
+        self.at = at
+        self.pieces: list[str] = []
+        self.call_pieces: list[str] = []
+        self.call_index = -1
+        self.settled = False
+        self.json = b""
+        self.learn(item)
+
+    def learn(self, item: Mapping[str, Any]) -> None:
+        """Take the labels that an item shows."""
+        self.kind = str(item.get("type") or "")
+        self.item_id = word(item.get("id"))
+        self.name, self.call_id = word(item.get("name")), word(item.get("call_id"))
+
+    @property
+    def arguments(self) -> str:
+        """The arguments so far."""
+        return "".join(self.call_pieces)
+
+
+class Items:
+    """The items of one reply, and the events that they make.
+
+    Args:
+        names: the tools' own names by those that they were sent under; None where these are the same.
+    """
+
+    def __init__(self, names: Mapping[str, str] | None = None) -> None:
+        self._names = names or {}
+        self.slots: dict[int, Slot] = {}
+        self.notes: list[Note] = []
+        self.refused = False
+        self.frame: Frame | None = None
+        """The frame that is being read."""
+        self.calls: list[Call] = []
+        self._call_count = 0
+        self._reasoned: tuple[int, _Part] | None = None
+        self._cut = False
+        self._out: list[Event] = []
+
+    def find(self, event: Mapping[str, Any]) -> Slot:
+        """The slot that an event is about: by index, by the item's id, else the last one (F01)."""
+        at, item_id = event.get("output_index"), event.get("item_id")
+        if isinstance(at, int) and at in self.slots:
+            return self.slots[at]
+        if isinstance(item_id, str):
+            known = next((slot for slot in self.slots.values() if slot.item_id == item_id), None)
+            if known is not None:
+                return known
+        if not isinstance(at, int) and self.slots and not self.slots[max(self.slots)].settled:
+            return self.slots[max(self.slots)]
+        return self.open(at if isinstance(at, int) else None, {"id": item_id})
+
+    def open(self, at: int | None, item: Mapping[str, Any]) -> Slot:
+        """A slot for an item that was not seen before."""
+        place = max(self.slots, default=-1) + 1 if at is None else at
+        slot = self.slots[place] = Slot(place, item)
+        return slot
+
+    def added(self, at: Any, item: Mapping[str, Any]) -> list[Event]:
+        """An item begins."""
+        slot = self.slots.get(at) if isinstance(at, int) else None
+        if slot is None or slot.settled:
+            slot = self.open(at if isinstance(at, int) and slot is None else None, item)
+        else:
+            slot.learn(item)
+        if slot.kind != "function_call":
+            return []
+        first = item.get("arguments")
+        return [self.call_delta(slot, first if isinstance(first, str) else "")]
+
+    def call_delta(self, slot: Slot, text: str) -> Event:
+        """The arguments of a call go on."""
+        if slot.call_index < 0:
+            slot.call_index = self._call_count
+            self._call_count += 1
+        slot.call_pieces.append(text)
+        return framed(CallDelta(slot.call_index, slot.call_id, self._told(slot.name), text), self.frame)  # type: ignore[no-any-return]
+
+    def text_delta(self, slot: Slot, text: str) -> list[Event]:
+        """The text or the refusal of a message goes on."""
+        slot.pieces.append(text)
+        if not text:
+            return []
+        return [framed(Text(text), self.frame)]
+
+    def reasoning_delta(self, slot: Slot, part: tuple[str, int], *, text: str) -> list[Event]:
+        """Reasoning goes on; two parts of it are a blank line apart."""
+        slot.pieces.append(text)
+        if not text:
+            return []
+        here = (slot.at, part)
+        apart = self._reasoned is not None and self._reasoned != here
+        self._reasoned = here
+        return [framed(Reasoning(_BREAK + text if apart else text), self.frame)]
+
+    def done(self, slot: Slot, item: Any, *, json: bytes, cut: bool = False) -> list[Event]:
+        """An item is whole: what its deltas have not said yet.
+
+        Args:
+            slot: its slot.
+            item: the item.
+            json: its bytes as they came.
+            cut: whether the reply ended before it was done, so that a call may not be whole.
+
+        Raises:
+            ProtocolError: it is no object with a type.
+        """
+        if not isinstance(item, Mapping) or not isinstance(item.get("type"), str):
+            raise ProtocolError(
+                f"output: an item must be an object with a type, not {json[:80].decode(errors='replace')}"
+            )
+        slot.learn(item)
+        slot.json, slot.settled = json, True
+        self._out, self._cut = [], cut
+        self._KINDS.get(slot.kind, Items._native)(self, slot, item)
+        return self._out
+
+    def unfinished(self, slot: Slot, *, cut: bool) -> list[Event]:
+        """A call that nothing closed: whole if its arguments are, in a reply that is (F01)."""
+        whole = not cut and slot.arguments.strip() and not parse_arguments(slot.arguments)[1]
+        item = {
+            "type": "function_call",
+            "id": slot.item_id,
+            "call_id": slot.call_id,
+            "name": slot.name,
+            "arguments": slot.arguments,
+            "status": "completed" if whole else "incomplete",
+        }
+        return self.done(slot, item, json=dumps(item), cut=cut) if slot.name else []
+
+    def _rest(self, slot: Slot, parts: list[tuple[_Part, str]]) -> list[tuple[_Part, str]]:
+        """What whole parts say beyond the deltas, which some servers give other numbers."""
+        said, rest = "".join(slot.pieces), []
+        for part, text in parts:
+            if said.startswith(text):
+                said = said[len(text) :]
+            elif text.startswith(said):
+                rest.append((part, text[len(said) :]))
+                said = ""
+            else:
+                detail = f"output[{slot.at}]: its whole text is not the streamed one, which stands"
+                self.notes.append(Note(NoteCode.UNKNOWN_CONTENT, detail))
+                return []
+        return rest
+
+    def _message(self, slot: Slot, item: Mapping[str, Any]) -> None:
+        annotations: list[Any] = []
+        parts: list[tuple[_Part, str]] = []
+        for at, part in enumerate(_list(item.get("content"))):
+            kind = part.get("type") if isinstance(part, Mapping) else None
+            text = part.get(_TEXTS.get(kind, "")) if isinstance(part, Mapping) else None
+            if not isinstance(text, str):
+                detail = f"output[{slot.at}].content[{at}]: {kind!r} is no text"
+                self.notes.append(Note(NoteCode.UNKNOWN_CONTENT, detail))
+                continue
+            self.refused = self.refused or kind == "refusal"
+            parts.append(((str(kind), at), text))
+            annotations += _list(part.get("annotations"))
+        for _, text in self._rest(slot, parts):
+            self._out += self.text_delta(slot, text)
+        if annotations:
+            self._emit(Native(NATIVE_DIALECT, "annotations", annotations))
+
+    def _reasoning(self, slot: Slot, item: Mapping[str, Any]) -> None:
+        parts = [
+            ((kind, at), part["text"])
+            for kind in ("summary", "content")
+            for at, part in enumerate(_list(item.get(kind)))
+            if isinstance(part, Mapping) and isinstance(part.get("text"), str)
+        ]
+        for part, text in self._rest(slot, parts):
+            self._out += self.reasoning_delta(slot, part, text=text)
+        hidden = word(item.get("encrypted_content"))
+        if hidden:
+            self._emit(Reasoning("", encrypted=hidden))
+
+    def _call(self, slot: Slot, item: Mapping[str, Any]) -> None:
+        given = item.get("arguments")
+        if given is not None and not isinstance(given, str):
+            given = dumps(given).decode()
+        text = given or slot.arguments
+        if not slot.name:
+            raise ProtocolError(f"output[{slot.at}]: a function call without a name")
+        unfinished = item.get("status") == "incomplete" or (item.get("status") == "in_progress" and self._cut)
+        if unfinished or (self._cut and parse_arguments(text)[1]):
+            self.notes.append(Note(NoteCode.CALL_CUT, f"{slot.name}: its arguments were cut; it is kept and not run"))
+            self._native(slot, item)
+            return
+        call = make_call(self._told(slot.name) or "", text, call_id=slot.call_id)
+        if call.problem:
+            self.notes.append(Note(NoteCode.CALL_ARGUMENTS_INVALID, f"{slot.name}: {call.problem}"))
+        said = slot.arguments
+        if slot.call_index >= 0 and text != said and text.startswith(said):
+            self._out.append(self.call_delta(slot, text[len(said) :]))
+        self.calls.append(call)
+        self._emit(call)
+
+    def _told(self, name: str | None) -> str | None:
+        return name if name is None else self._names.get(name, name)
+
+    def _native(self, slot: Slot, item: Mapping[str, Any]) -> None:
+        self._emit(Native(NATIVE_DIALECT, slot.kind, json=slot.json))
+
+    def _emit(self, event: Event) -> None:
+        self._out.append(framed(event, self.frame))
+
+    _KINDS: ClassVar[dict[str, Callable[[Items, Slot, Mapping[str, Any]], None]]] = {
+        "message": _message,
+        "reasoning": _reasoning,
+        "function_call": _call,
+    }
+
+    def waiting(self, output: list[bytes]) -> list[str]:
+        """The types of those items that wait for something that only the caller can do or give.
+
+        A server that ran one itself put the result into the same output, or let the model go on after it.
+        """
+        items = [item for item in map(loads, output) if isinstance(item, dict)]
+        last = max((at for at, item in enumerate(items) if item.get("type") == "message"), default=-1)
+        answered = {item.get("call_id") for item in items if str(item.get("type")).endswith("_output")}
+        found = []
+        for item in items[last + 1 :]:
+            kind = str(item.get("type"))
+            runs = kind in _ASKING and item.get("call_id") not in answered and item.get("execution") != "server"
+            if kind == "mcp_approval_request" or runs:
+                found.append(kind)
+        return found
+
+    def output(self) -> list[bytes]:
+        """The items that were done, in the order of their places."""
+        return [self.slots[at].json for at in sorted(self.slots) if self.slots[at].json]
+
+
+def word(value: Any) -> str | None:
+    """A text that says something, or None."""
+    return value if isinstance(value, str) and value else None
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

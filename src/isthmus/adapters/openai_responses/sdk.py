@@ -1,0 +1,190 @@
+"""The official SDK, imported where it is first needed: clients without retries, and what their errors mean."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from isthmus.adapters.classify import classify_reply
+from isthmus.errors import ConfigError, ErrorClass, MissingDependencyError, TierError, TransientError
+from isthmus.models.config import Config
+from isthmus.models.retry import RetryPolicy
+from isthmus.secret import redact
+from isthmus.wire.call import Ended, WireReply
+
+# Azure's name for the form of this API that has every item type; its reference, 2025-03.
+_AZURE_VERSION = "2025-03-01-preview"
+_BASE_URL = "https://api.openai.com/v1"
+_AZURE = "azure"
+_PREFIXES = ("openai", _AZURE)
+_OWN = frozenset(("extra_headers", "extra_query", "extra_body", "timeout"))
+_PASSING = frozenset((408, 409, 425, 429))
+
+
+def load_sdk() -> Any:
+    """The SDK's module.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    try:
+        import openai
+    except ImportError as error:
+        raise MissingDependencyError("ResponsesClient", "openai", extra="openai") from error
+    return openai
+
+
+class Connection:
+    """The SDK's clients of one configuration, one an event loop.
+
+    Args:
+        config: the connection; a model "azure/NAME" goes to Azure, "openai/NAME" and plain names to the SDK's own API.
+
+    Raises:
+        ConfigError: a model at Azure without a base URL.
+    """
+
+    def __init__(self, config: Config) -> None:
+        prefix, slash, name = config.model.partition("/")
+        prefixed = bool(slash) and prefix in _PREFIXES
+        self.model = name if prefixed else config.model
+        self._azure = prefixed and prefix == _AZURE
+        if self._azure and not config.base_url:
+            raise ConfigError("a model at Azure needs the resource's URL", where="Config", key="base_url")
+        self._config = config
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+
+    def client(self) -> Any:
+        """The client of the running loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            self._clients[loop] = self._made()
+        return self._clients[loop]
+
+    def _made(self) -> Any:
+        config, openai = self._config, load_sdk()
+        headers = None if config.default_headers is None else {k: str(v) for k, v in config.default_headers.items()}
+        settings: dict[str, Any] = {
+            "api_key": str(config.api_key),
+            "organization": config.organization,
+            "timeout": config.timeout,
+            "default_headers": headers,
+            # There is one retry engine, and it is not this one.
+            "max_retries": 0,
+        }
+        if not self._azure:
+            return openai.AsyncOpenAI(base_url=str(config.base_url or _BASE_URL), **settings)
+        url = str(config.base_url)
+        place = {"base_url": url} if "/openai" in url else {"azure_endpoint": url}
+        return openai.AsyncAzureOpenAI(**place, api_version=_AZURE_VERSION, **settings)
+
+    async def aclose(self) -> None:
+        """Close the running loop's connections."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+
+class SdkReply:
+    """An open reply of the SDK, as bytes."""
+
+    def __init__(self, reply: Any, secret: str) -> None:
+        self._reply, self._secret = reply, secret
+        self.is_stream = "json" not in str(reply.headers.get("content-type", ""))
+        self.ended = Ended.FRAMED
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives.
+
+        Raises:
+            Exception: the SDK's own, with what it means here as its `classified`.
+        """
+        try:
+            async for chunk in self._reply.iter_bytes():
+                yield chunk
+        except Exception as error:
+            explain(error, self._secret)
+            if type(error).__name__ == "RemoteProtocolError":
+                self.ended = Ended.BROKEN
+                return
+            raise
+
+    async def aclose(self) -> None:
+        """Close the connection; who is reading from it gets an error."""
+        await self._reply.close()
+
+
+@asynccontextmanager
+async def opened(manager: Any, secret: str) -> AsyncIterator[SdkReply]:
+    """An exchange of the SDK as a block; its errors say what they mean here, without the key.
+
+    Raises:
+        Exception: the SDK's own, with what it means here as its `classified`.
+    """
+    try:
+        reply = await manager.__aenter__()
+    except Exception as error:
+        explain(error, secret)
+        raise
+    try:
+        yield SdkReply(reply, secret)
+    finally:
+        await manager.__aexit__(None, None, None)
+
+
+def explain(error: Exception, secret: str) -> None:
+    """Let an error of the SDK say its class, as its `classified`: the error itself stays what and who it is."""
+    meaning = _meaning(error, secret)
+    if meaning is not None:
+        meaning.__cause__ = error
+        error.classified = meaning  # type: ignore[attr-defined]
+
+
+def _meaning(error: Exception, secret: str) -> TierError | None:
+    status, response = getattr(error, "status_code", None), getattr(error, "response", None)
+    if isinstance(status, int) and response is not None:
+        told = {str(name).lower(): str(value) for name, value in response.headers.items()}
+        headers = {"date": formatdate(usegmt=True), **told}
+        return classify_reply(
+            WireReply(status, headers, redact(_body(response).decode("utf-8", "replace"), [secret]).encode())
+        )
+    if isinstance(error, load_sdk().APIConnectionError):
+        return TransientError(redact(f"{error}", [secret]))
+    # What the HTTP client under the SDK raises while a body is read.
+    if type(error).__module__.split(".")[0].startswith("http") and not isinstance(error, ValueError | TypeError):
+        return TransientError(f"the connection was lost: {type(error).__name__}: {error}")
+    return None
+
+
+def _body(response: Any) -> bytes:
+    try:
+        content = response.content
+    except Exception:
+        return b""
+    return content if isinstance(content, bytes) else b""
+
+
+def wait_after(error: BaseException, attempt: int, *, policy: RetryPolicy) -> float | None:
+    """Seconds until a call that failed before anything came of it is made again, or None: never with quota or policy.
+
+    Args:
+        error: as `explain` left it.
+        attempt: the number of the try that failed, from 1.
+        policy: how often, and after how long.
+    """
+    meaning = getattr(error, "classified", None)
+    if not isinstance(meaning, TierError) or meaning.error_class not in (ErrorClass.TRANSIENT, ErrorClass.UNAVAILABLE):
+        return None
+    passing = meaning.status is None or meaning.status in _PASSING or meaning.status >= 500
+    return policy.delay(attempt, meaning.retry_after) if passing else None
+
+
+def sdk_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those options that are the SDK's own and no part of a body."""
+    return {
+        name: options[name] for name in ("extra_headers", "extra_query", "extra_body", "timeout") if name in options
+    }

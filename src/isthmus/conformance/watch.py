@@ -1,0 +1,122 @@
+"""A thread with a loop of its own for a stranger's adapter, and a second one that sees when that loop stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+BEAT = 0.004
+TICK = 0.005
+LATE = 0.03
+"""Seconds for which the loop has not moved, before it counts as blocked."""
+_LOOKS = 2
+"""Looks in a row that must have found it so: one alone may be the machine's own doing."""
+
+
+class Heart:
+    """Tells whether a loop moves: it beats by itself, and somebody in another thread looks."""
+
+    def __init__(self) -> None:
+        self.beats = 0
+        self.longest = 0.0
+        self.where = ""
+        self.still_since: float | None = None
+        self._thread = 0
+        self._over = threading.Event()
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Beat in this loop, which runs in the calling thread."""
+        self._thread = threading.get_ident()
+
+        def beat() -> None:
+            self.beats += 1
+            if not self._over.is_set():
+                loop.call_later(BEAT, beat)
+
+        beat()
+        threading.Thread(target=self._look, name="isthmus-conformance-watch", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop beating and looking."""
+        self._over.set()
+
+    def reset(self) -> None:
+        """Forget what was seen so far."""
+        self.longest = 0.0
+        self.where = ""
+
+    def _look(self) -> None:
+        last, moved, looks = -1, time.monotonic(), 0
+        while not self._over.wait(TICK):
+            now, place = time.monotonic(), "" if self.beats != last else self._place()
+            if not place:
+                last, moved, looks, self.still_since = self.beats, now, 0, None
+                continue
+            looks += 1
+            self.still_since = self.still_since or now
+            if looks >= _LOOKS and now - moved > self.longest:
+                self.longest, self.where = now - moved, place
+
+    def _place(self) -> str:
+        """Where the loop's thread stands; "" while it waits in its selector, as it should."""
+        frame = sys._current_frames().get(self._thread)
+        if frame is None or frame.f_code.co_filename.endswith(("selectors.py", "base_events.py")):
+            return ""
+        return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
+async def elsewhere(work: Callable[[Heart], Awaitable[Any]], *, patience: float) -> bool:
+    """Run work in a daemon thread with its own loop; False where that loop stood still for too long and was left.
+
+    Args:
+        work: what to run there; gets the heart of its loop.
+        patience: seconds for which the loop may stand still.
+
+    Raises:
+        Exception: what the work raised.
+    """
+    heart = Heart()
+    over = threading.Event()
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(lambda _, context: None)
+        asyncio.set_event_loop(loop)
+        try:
+            loop.call_soon(heart.start, loop)
+            loop.run_until_complete(work(heart))
+            loop.run_until_complete(_settled(loop))
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            heart.stop()
+            asyncio.set_event_loop(None)
+            loop.close()
+            over.set()
+
+    threading.Thread(target=run, name="isthmus-conformance", daemon=True).start()
+    while not over.is_set():
+        await asyncio.sleep(TICK)
+        still = heart.still_since
+        if still is not None and time.monotonic() - still > patience:
+            heart.stop()
+            return False
+    if failed:
+        raise failed[0]
+    return True
+
+
+async def _settled(loop: asyncio.AbstractEventLoop) -> None:
+    """Give what was left running a moment to end; what does not is left."""
+    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=0.2)
+    closing = asyncio.ensure_future(loop.shutdown_asyncgens())
+    await asyncio.wait({closing}, timeout=0.5)

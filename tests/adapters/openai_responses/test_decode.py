@@ -1,0 +1,409 @@
+"""Streams and whole replies: the same reply, complete or an error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isthmus.adapters.openai_responses.decode import ResponsesDecoder
+from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError, UnclassifiedError
+from isthmus.models.events import Call, CallDelta, Finish, Native, NoteCode, Reasoning, Text
+from isthmus.models.finish import finish_of
+from isthmus.wire.call import Ended
+from isthmus.wire.frame import Frame
+from support.responses_frames import (
+    USAGE,
+    call,
+    decode,
+    fold,
+    frame,
+    message,
+    read,
+    read_stream,
+    reasoning,
+    refusal,
+    response,
+    streamed,
+)
+
+FULL = response(reasoning(), message("Let me see."), call(), call("find", '{"y": 2.50}', "call_2"))
+
+
+def test_a_stream_and_its_response_are_the_same_reply() -> None:
+    """Text, reasoning, calls, finish, usage and native items agree (F16)."""
+    one, other = read_stream(streamed(FULL)), read(FULL)
+    assert one == other
+    assert one.text == "Let me see."
+    assert one.reasoning == "Hm."
+    assert [(each.tool, each.call_id, each.arguments) for each in one.calls] == [
+        ("look", "call_1", '{"x":1}'),
+        ("find", "call_2", '{"y": 2.50}'),
+    ]
+    assert one.finish == "tool-calls"
+    assert one.raw_reason == "completed"
+
+
+def test_native_items_are_kept_in_order_and_verbatim() -> None:
+    """The reply's own form is its output, byte for byte, whatever a client makes of the numbers in it (F03)."""
+    text = json.dumps(response(message())).replace(
+        '"annotations": []', '"annotations": [], "logprobs": [{"v": 1.50e-2}]'
+    )
+    step = fold(decode([Frame(text.encode())], whole=True))
+    assert step.message is not None
+    assert b'{"v": 1.50e-2}' in step.message.json
+    assert step.message.payload[0]["id"] == "msg_1"
+
+
+def test_encrypted_reasoning_without_a_summary_is_kept() -> None:
+    """An item whose only content is encrypted stands in the native form and is told as reasoning (F03)."""
+    whole = response(reasoning("", "SECRET"), message())
+    for step in (read(whole), read_stream(streamed(whole))):
+        assert step.message is not None
+        assert step.message.payload[0]["encrypted_content"] == "SECRET"
+    assert Reasoning("", encrypted="SECRET") in decode(streamed(whole))
+
+
+def test_previews_join_to_the_arguments() -> None:
+    """The deltas of each call join to the arguments of its `Call`, which comes when its item is done."""
+    events = decode(streamed(FULL))
+    for index, made in enumerate(event for event in events if isinstance(event, Call)):
+        deltas = [event for event in events if isinstance(event, CallDelta) and event.index == index]
+        assert "".join(delta.arguments_delta for delta in deltas) == made.arguments
+        assert {delta.tool for delta in deltas} == {made.tool}
+        assert events.index(made) > events.index(deltas[-1])
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"id": "ws", "type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "q"}},
+        {"id": "ig", "type": "image_generation_call", "status": "completed", "result": "aGk="},
+        {"id": "ci", "type": "code_interpreter_call", "status": "completed", "code": "1", "container_id": "c"},
+        {"id": "x", "type": "something_new", "payload": [1.10]},
+    ],
+    ids=lambda item: item["type"],
+)
+def test_items_of_the_provider_are_native(item: dict[str, Any]) -> None:
+    """A hosted tool's item, and one of a kind that nobody knows yet, is told as it is; alone it has no text."""
+    step = read_stream(streamed(response(item)))
+    assert step.text == ""
+    assert step.finish == "stop"
+    assert [(native.event_type, native.payload) for native in step.native] == [
+        (item["type"], item),
+        ("message", [item]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"id": "c", "type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": "select"},
+        {"id": "m", "type": "mcp_approval_request", "name": "n", "arguments": "{}", "server_label": "s"},
+        {"id": "l", "type": "local_shell_call", "call_id": "l1", "action": {"command": ["ls"]}},
+    ],
+    ids=lambda item: item["type"],
+)
+def test_an_item_that_waits_for_its_caller_is_no_stop(item: dict[str, Any]) -> None:
+    """A reply that ends in a request to its caller is `other`, with a note that names it (F12)."""
+    step = read(response(item))
+    assert step.finish == "other"
+    (note,) = [note for note in step.notes if note.code == NoteCode.FINISH_CHANGED]
+    assert item["type"] in note.detail
+
+
+def test_what_the_server_ran_waits_for_nobody() -> None:
+    """An item whose output stands in the same reply, or after which the model went on, is answered."""
+    shell = {"id": "s", "type": "shell_call", "call_id": "s1", "action": {}}
+    answer = {"id": "o", "type": "shell_call_output", "call_id": "s1", "output": []}
+    assert read(response(shell, answer)).finish == "stop"
+    assert read(response(shell, message())).finish == "stop"
+    searched = {"id": "t", "type": "tool_search_call", "call_id": None, "execution": "server"}
+    assert read(response(searched)).finish == "stop"
+
+
+def test_annotations_are_told_beside_the_text() -> None:
+    """The citations of a message are a native block, and stand in its native form."""
+    cited = [{"type": "url_citation", "url": "https://e.org", "title": "t", "start_index": 0, "end_index": 2}]
+    step = read_stream(streamed(response(message(annotations=cited))))
+    (found,) = [native for native in step.native if native.event_type == "annotations"]
+    assert found.payload == cited
+
+
+def test_a_refusal_is_a_finish_of_its_own() -> None:
+    """Refused in a stream or whole, the finish is `refusal` and the text what the model said (F20)."""
+    for step in (read(response(refusal())), read_stream(streamed(response(refusal())))):
+        assert (step.finish, step.text) == ("refusal", "I can't.")
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [("max_output_tokens", "length"), ("content_filter", "content-filter"), ("steered", "other"), (None, "other")],
+)
+def test_an_incomplete_response_is_never_a_stop(reason: str | None, finish: str) -> None:
+    """Length and filter have their finish, any other reason is `other`; its own word is kept (F01, F12, F20)."""
+    details = None if reason is None else {"reason": reason}
+    whole = response(message("Hel"), status="incomplete", incomplete_details=details)
+    for step in (read(whole), read_stream(streamed(whole))):
+        assert step.finish == finish
+        assert step.raw_reason == (reason or "incomplete")
+        assert step.text == "Hel"
+
+
+def test_a_call_that_was_cut_never_runs() -> None:
+    """Arguments that the limit cut are native with a note; the finish stays `length`."""
+    cut = call(arguments='{"x": "ab', status="incomplete")
+    step = read_stream(streamed(response(cut, status="incomplete", incomplete_details={"reason": "max_output_tokens"})))
+    assert step.calls == ()
+    assert step.finish == "length"
+    assert NoteCode.CALL_CUT in {note.code for note in step.notes}
+    assert "function_call" in {native.event_type for native in step.native}
+
+
+def test_a_whole_call_runs_whatever_the_reason() -> None:
+    """A call that was done before the limit makes the finish `tool-calls`, noted."""
+    step = read(response(call(), status="incomplete", incomplete_details={"reason": "max_output_tokens"}))
+    assert step.finish == "tool-calls"
+    assert step.raw_reason == "max_output_tokens"
+    assert NoteCode.FINISH_CHANGED in {note.code for note in step.notes}
+
+
+def test_a_call_of_a_program_is_in_progress_and_whole() -> None:
+    """A completed reply may hold a call whose status is still `in_progress`: it waits for its result."""
+    assert len(read(response(call(status="in_progress"))).calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "status"),
+    [
+        ({"code": "server_error", "message": "oops"}, "transient", 500),
+        ({"code": "rate_limit_exceeded", "message": "slow down"}, "transient", 429),
+        ({"code": "insufficient_quota", "message": "You exceeded your current quota"}, "credentials", 429),
+        ({"code": "context_length_exceeded", "message": "too long"}, "overflow", None),
+        ({"code": "invalid_prompt", "message": "flagged: our safety system"}, "refused", 400),
+    ],
+)
+def test_a_failed_response_is_a_classified_error(error: dict[str, Any], kind: str, status: int | None) -> None:
+    """`response.failed`, the same whole, and an `error` event at 200 are one error, never a short answer (F01, F18)."""
+    failed = response(status="failed", error=error)
+    frames = streamed(response(message()))[:5]
+    for sent, whole in (
+        ([*frames, frame("response.failed", response=failed)], False),
+        ([*frames, frame("error", **error)], False),
+        ([*frames, frame("error", error=error)], False),
+        ([Frame(json.dumps(failed).encode())], True),
+    ):
+        with pytest.raises(TierError) as caught:
+            decode(sent, whole=whole)
+        assert caught.value.error_class == kind
+        assert caught.value.code == error["code"]
+        if status is not None:
+            assert caught.value.status == status
+
+
+def test_a_failure_carries_the_usage_so_far() -> None:
+    """What a failed response says of tokens spent is on its error."""
+    failed = response(status="failed", error={"code": "server_error", "message": "x"})
+    with pytest.raises(TransientError) as caught:
+        decode([frame("response.failed", response=failed)])
+    assert caught.value.usage.output_tokens == 6
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [("queued", InvalidRequestError), ("in_progress", InvalidRequestError), ("cancelled", UnclassifiedError)],
+)
+def test_a_response_that_has_not_ended_is_no_answer(status: str, kind: type[TierError]) -> None:
+    """Queued, in progress and cancelled are errors that say so (F01)."""
+    with pytest.raises(kind, match=status):
+        read(response(status=status))
+
+
+def test_a_queued_stream_goes_on_to_its_end() -> None:
+    """`response.queued` and `response.in_progress` are not the end of a stream."""
+    frames = [frame("response.queued", response=response(status="queued")), *streamed(response(message()))]
+    assert read_stream(frames).text == "Hello"
+
+
+def test_only_completed_and_incomplete_end_a_stream() -> None:
+    """Cut after any event, however the bytes end, a stream is an error (F01)."""
+    frames = streamed(FULL)
+    for count in range(len(frames)):
+        for ended in Ended:
+            with pytest.raises(TransientError):
+                decode(frames[:count], ended=ended)
+            with pytest.raises(TransientError):
+                decode([*frames[:count], Frame(b"[DONE]")], ended=ended)
+
+
+def test_a_frame_that_was_cut_is_a_cut_and_else_malformed() -> None:
+    """Half a frame where the bytes broke off is "transient", in a body that arrived whole it is "protocol"."""
+    half = Frame(b'{"type":"response.comple')
+    with pytest.raises(TransientError):
+        decode([*streamed(FULL)[:-1], half], ended=Ended.BROKEN)
+    with pytest.raises(ProtocolError):
+        decode([*streamed(FULL)[:-1], half])
+    with pytest.raises(ProtocolError):
+        decode([*streamed(FULL)[:3], half, *streamed(FULL)[3:]])
+
+
+def test_nothing_after_the_end_is_read() -> None:
+    """A second response after the first one's end is not part of the reply."""
+    assert read_stream([*streamed(response(message("A"))), *streamed(response(message("B")))]).text == "A"
+
+
+def test_events_without_a_place_are_told_apart_by_their_item() -> None:
+    """A call whose events have no `output_index` is still a call, and the finish `tool-calls` (F01)."""
+    frames = []
+    for each in streamed(response(call())):
+        event = json.loads(each.data)
+        event.pop("output_index", None)
+        frames.append(Frame(json.dumps(event).encode(), each.event))
+    step = read_stream(frames)
+    assert [made.arguments for made in step.calls] == ['{"x":1}']
+    assert step.finish == "tool-calls"
+
+
+def test_a_call_that_nothing_closed_counts_by_its_arguments() -> None:
+    """Where neither its item nor the response has it, whole arguments in a complete reply are a call; cut ones not."""
+    made = call()
+    for arguments, count in (('{"x":1}', 1), ('{"x":', 0)):
+        frames = [
+            frame("response.output_item.added", output_index=0, item={**made, "arguments": ""}),
+            frame("response.function_call_arguments.delta", output_index=0, delta=arguments),
+            frame("response.completed", response=response()),
+        ]
+        assert len(read_stream(frames).calls) == count
+
+
+def test_a_response_that_leaves_its_output_out_ends_the_items_before_it() -> None:
+    """Some servers end a stream with an empty output: the items that were done are the reply."""
+    frames = [*streamed(FULL)[:-1], frame("response.completed", response=response())]
+    assert read_stream(frames) == read_stream(streamed(FULL))
+
+
+def test_what_the_response_has_beyond_its_events_is_said_at_the_end() -> None:
+    """Items and texts that no event told come with the last one, once."""
+    (*_, last) = streamed(FULL)
+    assert read_stream([last]) == read(FULL)
+    frames = streamed(response(message("Hello")))
+    last_delta = max(n for n, each in enumerate(frames) if each.event.endswith(".delta"))
+    assert read_stream([*frames[:last_delta], *frames[last_delta + 1 :]]).text == "Hello"
+
+
+def test_the_type_may_be_the_events_name_alone() -> None:
+    """A server that names its events in the framing alone is read the same; one that does neither is "protocol"."""
+    frames = []
+    for each in streamed(FULL):
+        event = json.loads(each.data)
+        del event["type"]
+        frames.append(Frame(json.dumps(event).encode(), each.event))
+    assert read_stream(frames) == read(FULL)
+    with pytest.raises(ProtocolError, match="without a type"):
+        decode([Frame(b'{"delta":"x"}')])
+
+
+def test_events_that_nobody_knows_change_nothing() -> None:
+    """Progress of hosted tools and events of a later API are passed over."""
+    frames = streamed(FULL)
+    more = [frame("response.web_search_call.searching", output_index=9), frame("keepalive")]
+    assert read_stream([*frames[:3], *more, *frames[3:]]) == read(FULL)
+
+
+@pytest.mark.parametrize("value", [b"[1]", b'"x"', b"null", b"3"])
+def test_a_reply_that_is_no_object_is_malformed(value: bytes) -> None:
+    """JSON of another kind is "protocol", streamed or whole."""
+    for whole in (True, False):
+        with pytest.raises(ProtocolError):
+            decode([Frame(value)], whole=whole)
+
+
+def test_an_object_that_is_no_response_is_malformed() -> None:
+    """A whole reply without output is none of this API."""
+    with pytest.raises(ProtocolError, match="no output"):
+        decode([Frame(b'{"id":"resp_1","object":"response.deleted","deleted":true}')], whole=True)
+    with pytest.raises(ProtocolError, match="empty"):
+        decode([], whole=True)
+
+
+def test_missing_usage_stays_missing() -> None:
+    """A reply that says nothing of tokens has no usage, and a note."""
+    step = read(response(message(), usage=None))
+    assert step.usage is None
+    assert NoteCode.USAGE_MISSING in {note.code for note in step.notes}
+
+
+def test_a_reply_without_a_status_is_other() -> None:
+    """A whole reply that does not say how it ended is `other`, noted; with calls it is `tool-calls`."""
+    whole = response(message())
+    del whole["status"]
+    assert read(whole).finish == "other"
+    assert NoteCode.NO_FINISH_REASON in {note.code for note in read(whole).notes}
+    whole["output"] = [call()]
+    assert read(whole).finish == "tool-calls"
+
+
+def test_events_keep_their_frame() -> None:
+    """Each event has the frame that it came from, on the fast path too."""
+    texts = [event for event in decode(streamed(response(message("Hello you")))) if isinstance(event, Text)]
+    assert len(texts) == 3
+    for text in texts:
+        assert text.raw is not None
+        assert json.loads(text.raw.data)["delta"] == text.text
+
+
+@given(st.text(max_size=60), st.integers(1, 7))
+@settings(max_examples=60, deadline=None)
+def test_any_text_in_any_pieces_is_the_text(text: str, size: int) -> None:
+    """Whatever the text and wherever it is split, stream and whole say it exactly."""
+    from support.responses_frames import text_events
+
+    item = message(text)
+    start, end = streamed(response(item))[:3], streamed(response(item))[-2:]
+    assert read_stream([*start, *text_events(item, 0, size), *end]).text == text
+    assert read(response(item)).text == text
+
+
+@given(st.permutations(list(FULL["output"])))
+@settings(max_examples=24, deadline=None)
+def test_any_order_of_items_is_kept(output: list[dict[str, Any]]) -> None:
+    """Native items stand in the order of the output, streamed as whole."""
+    step = read_stream(streamed(response(*output)))
+    assert step.message is not None
+    assert step.message.payload == output
+    assert step == read(response(*output))
+
+
+def test_the_decoder_tells_what_a_frame_was() -> None:
+    """Type, place and item type of the last frame, and the native response at the end, can be read off it."""
+    decoder = ResponsesDecoder(whole=False)
+    seen = []
+    for each in streamed(response(message())):
+        list(decoder.feed(each))
+        seen.append((decoder.event_type, *decoder.item))
+    assert seen[2:5] == [
+        ("response.output_item.added", 0, "message"),
+        ("response.output_text.delta", 0, "message"),
+        ("response.output_text.delta", 0, "message"),
+    ]
+    assert json.loads(decoder.response) == response(message())
+    assert isinstance(next(iter(decoder.close(Ended.FRAMED))), Finish)
+
+
+def test_usage_is_in_disjoint_buckets() -> None:
+    """Cached tokens are apart from the input's, reasoning part of the output's."""
+    usage = read(response(message())).usage
+    assert usage is not None
+    assert (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens, usage.reasoning_tokens) == (6, 4, 6, 2)
+    assert usage.raw == USAGE
+
+
+def test_the_reasons_of_this_api_are_known() -> None:
+    """Its words for a cut are among those that the library knows."""
+    assert finish_of("max_output_tokens") == "length"
+    assert finish_of("content_filter") == "content-filter"
+    assert isinstance(decode(streamed(FULL))[-1], Finish)
+    assert not any(isinstance(event, Native) for event in decode(streamed(FULL)))
