@@ -18,6 +18,7 @@ from isthmus.conformance import Play, serve
 from isthmus.conformance.reply import End
 from isthmus.models.contract import Timeouts
 from isthmus.models.events import Text
+from isthmus.models.retry import Clock
 from support.chain_doubles import CTX
 from support.sockets import data, said
 
@@ -165,3 +166,32 @@ async def test_a_dead_port_falls_back_at_once() -> None:
         "here",
         [("first", "unavailable"), ("spare", None)],
     )
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after-ms": "250"}, 0.25),
+        (_date(9), 9.0),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6s"}, 6.0),
+        ({"retry-after": "soon"}, 0.01),
+        ({"retry-after": "-5"}, 0.01),
+    ],
+)
+@pytest.mark.parametrize("api", MAKE)
+async def test_a_hint_in_every_form_is_the_wait(api: str, headers: dict[str, str], wait: float) -> None:
+    """F09: seconds, fractions, milliseconds, a date and a reset are waited for exactly; nonsense leaves the backoff."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async with serve(Play.whole(SLOW_DOWN, status=429, headers=headers), *Play.steps("fine")) as server:
+        clock = Clock(sleep=sleep, random=lambda: 1.0)
+        async with define_chain(id="c", tiers=[MAKE[api](server.url)], retry=RETRY, clock=clock) as chain:
+            reply = await chain.generate(CTX)
+    assert reply.text == "fine"
+    assert waits == [pytest.approx(wait)]
+    assert [attempt.wait for attempt in reply.attempts] == [0.0, pytest.approx(wait)]

@@ -144,6 +144,21 @@ def test_the_wait_for_a_limiter_counts() -> None:
     run_virtual(main())
 
 
+def test_a_backoff_that_is_cut_is_no_try() -> None:
+    """A clock that sleeps too long is cut at the deadline too, and the wait is entered as nobody's try."""
+
+    async def main() -> None:
+        now = asyncio.get_running_loop().time
+        clock = Clock(now=now, sleep=lambda seconds: asyncio.sleep(seconds * 100), random=lambda: 1.0)
+        tier = PlayTier("a", [tier_error("transient", "busy")], OK)
+        chain = define_chain(id="c", tiers=[tier], step_timeout=10, clock=clock)
+        async with chain.open_run() as run:
+            assert await _takes(run.generate(CTX)) == pytest.approx(10, abs=0.01)
+            assert [attempt.next for attempt in run.attempts] == ["retry"]
+
+    run_virtual(main())
+
+
 def test_a_slow_reader_is_not_cut_while_nobody_waits() -> None:
     """The reader's own time is his: a reply whose pieces are all there is read to its end."""
 

@@ -179,3 +179,59 @@ def test_an_end_is_an_end(phase: Phase) -> None:
     ):
         with pytest.raises(RuntimeError, match=f"cannot happen in {phase}"):
             step(RULES, structs.replace(TRYING, phase=phase), event=event)
+
+
+def test_select_goes_past_what_is_cooling() -> None:
+    """SELECT and a cooling tier: the next one; all cooling and none tried: the first, forced, and on from there."""
+    state, effects = step(RULES, State(todo=(0, 1)), event=Go(frozenset({0})))
+    assert (state.todo, _reports(effects)) == ((1,), ["tier.skipped", "tier.selected"])
+    forced, effects = step(RULES, State(todo=(0, 1)), event=Go(frozenset({0, 1})))
+    assert (forced.phase, forced.todo, forced.forced) == (Phase.PREPARE, (0, 1), True)
+    assert _reports(effects)[-2:] == ["tier.forced", "tier.selected"]
+    tried, _ = step(RULES, State(todo=(1,), tries=1), event=Go(frozenset({1})))
+    assert tried.phase is Phase.EXHAUSTED
+
+
+def test_an_unfit_tier_is_passed_over() -> None:
+    """PREPARE and too little of something: the next tier; with none left, a cut that says what was lacking."""
+    ready = State(todo=(0, 1), phase=Phase.PREPARE)
+    for reason in (CutReason.WINDOW, CutReason.BUDGET_TOKENS, CutReason.BUDGET_COST):
+        state, effects = step(RULES, ready, event=Unfit(reason))
+        assert (state.phase, state.todo, _reports(effects)) == (Phase.SELECT, (1,), ["tier.skipped"])
+        failed, _ = step(RULES, structs.replace(state, todo=()), event=Go())
+        assert failed.phase is Phase.FAILED
+        assert isinstance(failed.error, ChainCut)
+        assert failed.error.reason is reason
+    after = structs.replace(_then(ready, Unfit(CutReason.WINDOW)), todo=(), tries=1)
+    assert _then(after, Go()).phase is Phase.EXHAUSTED
+    both = _then(
+        structs.replace(_then(ready, Unfit(CutReason.WINDOW)), phase=Phase.PREPARE), Unfit(CutReason.BUDGET_COST)
+    )
+    assert both.lacking is CutReason.BUDGET_COST
+
+
+def test_an_overflow_is_rendered_smaller_once() -> None:
+    """ATTEMPT and an overflow, where requests are rendered: PREPARE of the same tier; the second time SELECT."""
+    rules = dataclasses.replace(RULES, renders=True)
+    again, effects = step(rules, TRYING, event=_failed("overflow"))
+    assert (again.phase, again.todo, again.smaller, _next_of(effects)) == (Phase.PREPARE, (0, 1), True, "rerender")
+    gone, effects = step(rules, _then(again, Ready()), event=_failed("overflow"))
+    assert (gone.phase, gone.above, _next_of(effects)) == (Phase.SELECT, 100, "fallback")
+
+
+def test_no_wait_beyond_the_time_that_is_left() -> None:
+    """ATTEMPT and a passing failure whose wait is longer than what is left: the next tier."""
+    for left, phase in ((0.3, Phase.BACKOFF), (0.2, Phase.SELECT), (None, Phase.BACKOFF)):
+        event = Failed(tier_error("transient", "x"), 0.5, False, 1.0, left)
+        assert _then(TRYING, event).phase is phase
+
+
+@pytest.mark.parametrize("phase", [Phase.SELECT, Phase.PREPARE, Phase.ATTEMPT, Phase.BACKOFF, Phase.COMMITTED])
+@pytest.mark.parametrize("reason", [CutReason.DEADLINE, CutReason.BUDGET_TIME])
+def test_time_that_is_over_ends_any_state(phase: Phase, reason: CutReason) -> None:
+    """Any state that is not an end, and the end of the time: FAILED, or after content DONE; a budget's is called so."""
+    state, effects = step(RULES, structs.replace(TRYING, phase=phase), event=Lapsed(ChainCut("over", reason)))
+    assert state.phase is (Phase.DONE if phase is Phase.COMMITTED else Phase.FAILED)
+    under_way = ["attempt.failed"] * (phase in (Phase.ATTEMPT, Phase.COMMITTED))
+    exceeded = ["budget.exceeded"] * (reason is CutReason.BUDGET_TIME)
+    assert _reports(effects) == [*under_way, *exceeded, "chain.deadline"]

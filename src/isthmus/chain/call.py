@@ -144,6 +144,7 @@ class ChainCall:
         setup, index, member = self.setup, self.index, self.member
         lapsed = self._lapsed()
         if lapsed is not None:
+            setup.health.left(index)
             self._move(Lapsed(lapsed))
             return
         rendered = None if setup.context is None else await self._render(setup.context)
@@ -279,7 +280,7 @@ class ChainCall:
             event = Failed(error, self._seconds(), trying.shown, self.setup.clock.random(), self.left(), cooled)
         state, effects = step(self.setup.rules, self._state, event=event)
         then = next((e.fields["next"] for e in effects if not isinstance(e, Forget) and "next" in e.fields), None)
-        if phase is Phase.PREPARE:
+        if phase not in (Phase.ATTEMPT, Phase.COMMITTED):
             trying.free()
             trying.leave(None, None, known=False)
         else:
