@@ -92,6 +92,7 @@ _PINS: dict[str, tuple[str, ...]] = {
     "typing_extensions": ("isthmus.models.model", "isthmus.models.pytypes", "isthmus.models.validators"),
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
     "litellm": ("isthmus.adapters.litellm",),
+    "genai_prices": ("isthmus.chain.prices",),
     "xllamacpp": ("isthmus.adapters.local",),
     "openai": ("isthmus.adapters.openai_responses.sdk",),
     "botocore": ("isthmus.adapters.bedrock",),
@@ -117,6 +118,8 @@ CONSTRUCTORS = {
     "Tool",
 }
 SIGNATURES = {
+    "isthmus.chain.define:define_chain",
+    "isthmus.chain.markers:define_marker",
     "isthmus.adapters.faces:get_response",
     "isthmus.adapters.faces:stream_response",
     "isthmus.adapters.openai_responses.client:get_response",
@@ -143,6 +146,8 @@ BOUNDARIES = {
     "isthmus.models.handlers",
     "isthmus.observability.hooks",
     "isthmus.chain.chain",
+    "isthmus.chain.context",
+    "isthmus.chain.markers",
     "isthmus.adapters.faces",
     "isthmus.adapters.litellm",
     "isthmus.adapters.openai_responses.client",
@@ -186,6 +191,7 @@ _MAY_NAME: dict[str, tuple[str, ...]] = {
     ),
     "gpt-": ("isthmus.adapters.openai_chat",),
     "litellm": ("isthmus.adapters.litellm",),
+    "genai_prices": ("isthmus.chain.prices",),
     "langserve": ("isthmus.adapters.langserve",),
     "xllamacpp": ("isthmus.adapters.local",),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from isthmus.errors import ErrorClass, TierError, tier_error
@@ -204,11 +205,11 @@ class Failure:
         said = f"{self.code or ''} {self.kind or ''} {self.message}"
         if wait is not None:
             said = _QUOTA.sub("", said)
-        for kind, pattern in _TEXTS:
-            if pattern.search(said):
-                return kind
-        if _OVERLOADED.search(said) and (status is None or status >= 429):
-            return ErrorClass.UNAVAILABLE
+        kind = _by_text(said)
+        if kind is ErrorClass.UNAVAILABLE and status is not None and status < 429:
+            kind = None
+        if kind is not None:
+            return kind
         if status in _STATUSES:
             return _STATUSES[status]
         if not _MODEL_CODES.isdisjoint(self._words()) or _NO_SUCH_MODEL.search(self.message):
@@ -216,6 +217,15 @@ class Failure:
         if status == 404 and _MODEL_GONE.search(self.message):
             return ErrorClass.UNAVAILABLE
         return ErrorClass.INVALID if status is not None and status < 500 else ErrorClass.TRANSIENT
+
+
+@lru_cache(maxsize=64)
+def _by_text(said: str) -> ErrorClass | None:
+    """The class that the words alone tell, if they do. A provider that is down says the same again and again."""
+    for kind, pattern in _TEXTS:
+        if pattern.search(said):
+            return kind
+    return ErrorClass.UNAVAILABLE if _OVERLOADED.search(said) else None
 
 
 def _inner(value: Mapping[str, Any]) -> Any:
@@ -248,8 +258,12 @@ def _first(
     levels: list[Mapping[str, Any]], names: tuple[str, ...], read: Callable[[Any], _Read | None]
 ) -> _Read | None:
     """The first value that can be read, from the innermost object outwards."""
-    found = (read(level.get(name)) for level in levels for name in names)
-    return next((value for value in found if value is not None), None)
+    for level in levels:
+        for name in names:
+            found = level.get(name)
+            if found is not None and (value := read(found)) is not None:
+                return value
+    return None
 
 
 def _message(value: Any, levels: list[Mapping[str, Any]]) -> str:

@@ -204,7 +204,7 @@ class WireAdapter(ModelAdapter):
         body = redact(text, self.keys.secrets()).encode()
         if hooks.listening():
             hooks.emit(hooks.WireChunk(url=clean_url(url), data=body))
-        headers = {"date": formatdate(usegmt=True), **reply.headers}
+        headers = reply.headers if "date" in reply.headers else {**reply.headers, "date": formatdate(usegmt=True)}
         return self.codec.classify(WireReply(reply.status, headers, body))
 
     async def _heard(self, chunks: AsyncIterator[bytes], url: str) -> AsyncGenerator[bytes, None]:

@@ -55,6 +55,7 @@ class LocalAdapter(WireAdapter):
 
     codec: ChatCodec
     provider = "local"
+    for_development = True
     supports = frozenset({"tools", "output-schema"})
     timeouts = _TIMEOUTS
 
