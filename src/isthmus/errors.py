@@ -1,4 +1,4 @@
-"""Every error that Isthmus raises, as one tree.
+"""Every error that Isthmus raises, as one tree; knows nothing of providers, transports or messages.
 
     IsthmusError
     ├── ModelsException                 a model failed, or did what it may not
@@ -24,8 +24,6 @@
     ├── PromptError                 a prompt cannot be made or rendered (also a ValueError and a TypeError)
     ├── MissingDependencyError      an optional package is absent (also an ImportError)
     └── LiveCallError               a test was about to reach another machine (also a RuntimeError)
-
-Knows nothing of providers, transports or messages.
 """
 
 from __future__ import annotations
