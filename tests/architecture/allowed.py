@@ -148,6 +148,7 @@ BOUNDARIES = {
     "isthmus.chain.chain",
     "isthmus.chain.context",
     "isthmus.chain.markers",
+    "isthmus.chain.prices",
     "isthmus.adapters.faces",
     "isthmus.adapters.litellm",
     "isthmus.adapters.openai_responses.client",

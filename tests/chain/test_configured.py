@@ -66,7 +66,7 @@ def test_markers_are_tables() -> None:
         ("budget = {tokens = 0}", "chain.budget.tokens", "above 0"),
         ("budget = {tokens = 'many'}", "chain.budget.tokens", "whole number"),
         ("retry = {max_retry = 1}", "chain.retry.max_retry", "did you mean 'max_retries'?"),
-        ("retry = {max_retries = 'x'}", "chain.retry", "not supported"),
+        ("retry = {max_retries = 'x'}", "chain.retry.max_retries", "whole number"),
         ("timeouts = {idle = -1}", "chain.timeouts.idle", "above 0"),
         ("cooldown = {second = 3}", "chain.cooldown.second", "did you mean 'seconds'?"),
         ("context = {keep_result = 3}", "chain.context.keep_result", "did you mean 'keep_results'?"),

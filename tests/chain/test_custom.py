@@ -77,6 +77,7 @@ async def test_a_class_without_a_ceiling_of_its_own_serves_too() -> None:
         ({"window_tokens": 0}, "window_tokens"),
         ({"max_output_tokens": 900}, "max_output_tokens"),
         ({"supports": "tools"}, "supports"),
+        ({"supports": 5}, "supports"),
         ({"id": " "}, "id"),
     ],
 )
@@ -90,3 +91,10 @@ def test_an_instance_is_no_class() -> None:
     """Given an adapter in the place of a class, it says so."""
     with pytest.raises(ConfigError, match="must be an adapter class"):
         custom_model(object(), "m", window_tokens=9, max_output_tokens=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("model", ["", " ", None, 5])
+def test_a_model_has_a_name(model: Any) -> None:
+    """A model without a name is refused by the place, before any call."""
+    with pytest.raises(ConfigError, match="custom_model: model: must be the name of a model"):
+        custom_model(Plain, model, window_tokens=9, max_output_tokens=3)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from isthmus.chain import ChainExhausted, Cooldown, RetryPolicy, define_chain, tier_error
+from isthmus.chain import Budget, ChainExhausted, Cooldown, RetryPolicy, define_chain, tier_error
 from isthmus.errors import ConfigError, ErrorClass, TierError
+from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Text
 from support.chain_doubles import CTX, HANG, OK, FakeTime, PlayTier, Recorder
 
@@ -167,3 +168,20 @@ def test_a_cooldown_that_cannot_be(wrong: Any) -> None:
     """Numbers that make no sense are refused by name."""
     with pytest.raises(ConfigError, match=f"Cooldown: {next(iter(wrong))}"):
         Cooldown(**wrong)
+
+
+@pytest.mark.parametrize("name", ["seconds", "cap"])
+@pytest.mark.parametrize("value", ["x", None, True, 0])
+def test_a_wait_is_a_number(name: str, value: Any) -> None:
+    """What is no number of seconds is refused by name and value."""
+    with pytest.raises(ConfigError, match=rf"Cooldown: {name}: must be seconds above 0, not "):
+        Cooldown(**{name: value})
+
+
+async def test_the_end_of_a_budget_is_no_illness() -> None:
+    """A chain among the tiers whose budget is too small for one request is still asked for the next one."""
+    inner = define_chain(id="inner", tiers=[PlayTier("i", OK)], budget=Budget(tokens=90))
+    chain = chain_of(inner, PlayTier("b", OK), time=FakeTime(), cooldown=Cooldown(failures=1))
+    large = GenerateContext(messages=({"role": "user", "content": "word " * 400},))
+    assert [attempt.tier for attempt in (await chain.generate(large)).attempts] == ["inner", "b"]
+    assert [attempt.tier for attempt in (await chain.generate(CTX)).attempts] == ["inner"]

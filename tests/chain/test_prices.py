@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from isthmus.chain import Price, define_chain, published_prices
+from isthmus.chain import Budget, Price, define_chain, published_prices
 from isthmus.chain.prices import Prices
 from isthmus.chain.tier import member
 from isthmus.errors import ConfigError, MissingDependencyError
@@ -136,3 +136,36 @@ def test_published_prices() -> None:
     assert cached < known
     assert price("", "no-such-model-at-all", usage) is None
     assert price("openai", "gpt-4o", Usage(output_tokens=1)) is None
+
+
+def _breaks(provider: str, model: str, usage: Usage) -> Any:
+    raise KeyError(model)
+
+
+@pytest.mark.parametrize(
+    ("says", "cost"),
+    [
+        (lambda *_: 0.5, Decimal("0.5")),
+        (lambda *_: "0.5", Decimal("0.5")),
+        (lambda *_: 2, Decimal(2)),
+        (lambda *_: float("nan"), None),
+        (lambda *_: -1, None),
+        (lambda *_: "dear", None),
+        (_breaks, None),
+    ],
+)
+async def test_a_reply_is_not_lost_because_its_price_is(says: Any, cost: Decimal | None) -> None:
+    """F11: an amount in any form is exact money; a function that gives none, or raises, leaves the price unknown."""
+    tier = PlayTier("a", [Text("hi"), Finish("stop", Usage(input_tokens=5, output_tokens=2))])
+    chain = define_chain(id="c", tiers=[tier], prices=says, budget=Budget(tokens=90_000))
+    async with chain.open_run() as run:
+        reply = await run.generate(CTX)
+        assert (reply.text, reply.finish, reply.attempts[0].cost) == ("hi", "stop", cost)
+        assert run.spent.unpriced is (cost is None)
+        assert run.spent.cost == (cost or 0)
+
+
+def test_input_and_output_have_a_price() -> None:
+    """F11: a model's price names both; what is unknown is left out of the table, not None."""
+    with pytest.raises(ConfigError, match="Price: input: must be an amount"):
+        Price(input=None, output=1)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from isthmus.adapters.base import ChatResponse, ModelAdapter
-from isthmus.chain import Tier, define_chain, of, tier_error
+from isthmus.chain import Tier, define_chain, define_marker, of, tier_error
 from isthmus.errors import AdapterError, ConfigError, InvalidRequestError
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.model import Model
@@ -79,8 +79,47 @@ def test_a_tier_is_frozen_comparable_and_copyable() -> None:
 
 def test_one_word_as_supports_is_refused() -> None:
     """`supports="tools"` would read as five letters, so it is refused with what to write."""
-    with pytest.raises(ConfigError, match=r"t: supports: .*\{'tools'\}"):
+    with pytest.raises(ConfigError, match=r"tier 't': supports: .*\{'tools'\}"):
         _tier(supports="tools")
+
+
+@pytest.mark.parametrize("wrong", [None, 5, [5], {"tools": True}])
+def test_support_is_said_in_words(wrong: Any) -> None:
+    """What is no set of words is refused with the tier, the field and an example."""
+    with pytest.raises(ConfigError, match=r"tier 't': supports: must be a set of words, not .*tools"):
+        _tier(supports=wrong)
+
+
+@pytest.mark.parametrize("face", ["generate", "stream"])
+def test_what_a_tier_is_made_of_can_be_called(face: str) -> None:
+    """A `generate` or `stream` that cannot be called is refused, and not passed over for the other one."""
+    with pytest.raises(ConfigError, match=rf"tier 't': {face}: must be a function of a context, or None, not 5"):
+        _tier(**{face: 5})
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong", "remedy"),
+    [
+        ("retry", None, "RetryPolicy(max_retries=0)"),
+        ("retry", {"max_retries": 1}, "RetryPolicy"),
+        ("timeouts", 5, "Timeouts(idle=30)"),
+        ("cooldown", 30, "Cooldown(failures=3)"),
+        ("budget", {"steps": 3}, "Budget(steps=5)"),
+        ("limits", [1], "from a tier's id"),
+        ("context", "none", "None to send everything"),
+        ("markers", None, "write [marker]"),
+        ("markers", define_marker("m", "[", "]"), "write [marker]"),
+        ("fallback_on_refused", "no", "True or False"),
+        ("clock", None, "a Clock"),
+        ("tiers", {"t": _tier()}, "write [tier]"),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_is_named_at_definition(key: str, wrong: Any, remedy: str) -> None:
+    """A chain's setting of the wrong kind fails when the chain is defined, with chain, setting and what to write."""
+    with pytest.raises(ConfigError) as caught:
+        define_chain(**{"id": "c", "tiers": [_tier()], key: wrong})
+    assert str(caught.value).startswith(f"chain 'c': {key}: must be ")
+    assert remedy in str(caught.value)
 
 
 @pytest.mark.parametrize(

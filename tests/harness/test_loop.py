@@ -6,7 +6,7 @@ import pytest
 
 from isthmus.errors import ChainExhausted, CutReason, RefusedError, TransientError
 from isthmus.harness.effects import Aborted, CallModel, Done, Emit, Failed, Replied, RunTools, ToolsRan
-from isthmus.harness.history import NOT_EXECUTED, UNKNOWN
+from isthmus.harness.history import NOT_EXECUTED, UNKNOWN, Said
 from isthmus.harness.limits import Limits
 from isthmus.harness.loop import CUT_OFF, RESUME, advance, start
 from isthmus.harness.outcome import Outcome
@@ -33,7 +33,7 @@ def reply(*events: Any, finish: str = "stop", shown: str | None = None, **fields
     """A reply of texts and calls."""
     parts = tuple(Text(event) if isinstance(event, str) else event for event in events)
     step = StepResult(events=parts, finish=finish, **fields)
-    return Replied(step, step.text if shown is None else shown, "tier")
+    return Replied(step, Said(step.text, step.text) if shown is None else Said(shown, shown), "tier")
 
 
 def ran(*calls: Any, content: str = "1", outcome: str = "ok") -> ToolsRan:
@@ -348,7 +348,7 @@ def test_an_abort_while_reading_keeps_what_arrived() -> None:
     """F07: the partial text stays, its calls are answered as not executed."""
     state, _ = begin(tools=[TOOL])
     partial = StepResult(events=(Text("par"), call("f", "a")), finish="error-post", usage=Usage(output_tokens=2))
-    _, effects = advance(state, Aborted(partial, "par"))
+    _, effects = advance(state, Aborted(partial, Said("par", "par")))
     done = ending(effects)
     assert (done.outcome, done.reason, done.text) == ("cut", CutReason.ABORTED, "par")
     assert [message["role"] for message in done.messages] == ["user", "assistant", "tool"]

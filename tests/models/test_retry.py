@@ -67,7 +67,21 @@ def test_only_transient_failures_are_tried_again(kind: ErrorClass) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("max_retries", -1), ("base", -0.1), ("cap", math.nan), ("max_hint", -1), ("factor", 0.5), ("jitter", "some")],
+    [
+        ("max_retries", -1),
+        ("base", -0.1),
+        ("cap", math.nan),
+        ("max_hint", -1),
+        ("factor", 0.5),
+        ("jitter", "some"),
+        # What is no number, or counts no tries, fails here and not in the middle of an outage.
+        ("max_retries", 1.5),
+        ("max_retries", "2"),
+        ("base", "x"),
+        ("factor", None),
+        ("cap", True),
+        ("max_hint", None),
+    ],
 )
 def test_a_wrong_policy_names_the_setting(name: str, value: object) -> None:
     """A setting that makes no sense is refused by name and value."""

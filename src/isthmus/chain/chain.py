@@ -23,6 +23,8 @@ from isthmus.models.stream import UNTIMED, EventStream, Watchdog
 
 _log = logging.getLogger("isthmus.chain")
 _TIMEOUTS = Timeouts()
+# A tier whose reply is whole has this many seconds to end: nobody waits longer for what changes nothing.
+_GRACE = Timeouts(connect=None, first_content=1.0, idle=1.0, total=1.0)
 
 
 class Chain:
@@ -277,7 +279,8 @@ async def _whole(generate: Any, ctx: GenerateContext) -> AsyncIterator[Event]:
 
 
 async def _settle(inner: Any, call: ChainCall, watch: Watchdog) -> None:
-    """Let a tier end in its own time once its finish is through; whatever it still does changes nothing."""
+    """Let a tier end by itself, soon, once its finish is through; whatever it still does changes nothing."""
+    watch.restart(_GRACE)
     try:
         async for extra in inner:
             _log.warning("chain: tier %s went on after its finish: %r was dropped", call.member.id, type(extra))
@@ -285,5 +288,6 @@ async def _settle(inner: Any, call: ChainCall, watch: Watchdog) -> None:
     except asyncio.CancelledError:
         if watch.overdue() is None:
             raise
+        _log.warning("chain: tier %s did not end after its finish", call.member.id)
     except Exception as error:
         _log.warning("chain: tier %s failed after its finish: %s", call.member.id, type(error).__name__)

@@ -245,7 +245,7 @@ class ContextPolicy:
             may be async. One that fails, says nothing or says too much is left out.
 
     Raises:
-        ConfigError: `keep_results` is no whole number from 0.
+        ConfigError: `keep_results` is no whole number from 0, or a hook cannot be called.
     """
 
     keep_results: int = 3
@@ -257,6 +257,12 @@ class ContextPolicy:
             raise ConfigError(
                 f"must be a whole number from 0, not {self.keep_results!r}", where="context", key="keep_results"
             )
+        if not callable(self.estimate):
+            said = f"must be a function from a text to its tokens, not {self.estimate!r}"
+            raise ConfigError(said, where="context", key="estimate")
+        if self.summary is not None and not callable(self.summary):
+            said = f"must be a function of messages and room, or None, not {self.summary!r}"
+            raise ConfigError(said, where="context", key="summary")
 
     def __call__(
         self, ctx: GenerateContext, tier: Member, *, smaller: bool

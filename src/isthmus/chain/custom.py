@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from inspect import signature
 from typing import Any, TypeVar
 
-from isthmus.chain.tier import member
+from isthmus.chain.tier import member, words
 from isthmus.errors import ConfigError
 
 T = TypeVar("T")
@@ -37,13 +37,15 @@ def custom_model(
         settings: further arguments of the class, e.g. `api_key` and `base_url`.
 
     Raises:
-        ConfigError: a number that makes no sense, `supports` as one string, or something that is no class.
+        ConfigError: a number that makes no sense, an empty name, `supports` that is no set of words, or something that
+            is no class.
         TypeError: the class does not take a setting.
     """
     if not isinstance(adapter, type):
         raise ConfigError(f"must be an adapter class, not {adapter!r}", where="custom_model", key="adapter")
-    if isinstance(supports, str):
-        raise ConfigError(f"must be a set of words: write {{{supports!r}}}", where="custom_model", key="supports")
+    if type(model) is not str or not model.strip():
+        raise ConfigError(f"must be the name of a model, not {model!r}", where="custom_model", key="model")
+    declared = None if supports is None else words(supports, "custom_model")
     if _NAMES_ITS_CEILING in signature(adapter).parameters:
         settings.setdefault(_NAMES_ITS_CEILING, max_output_tokens)
     make: Any = adapter
@@ -52,7 +54,7 @@ def custom_model(
     made.max_output_tokens = max_output_tokens
     if id is not None:
         made.id = id
-    if supports is not None:
-        made.supports = frozenset(supports)
+    if declared is not None:
+        made.supports = declared
     member(made, "custom_model")
     return made  # type: ignore[no-any-return]

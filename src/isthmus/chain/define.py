@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -75,8 +75,12 @@ def define_chain(
         raise ConfigError(f"must be 'turn' or 'none', not {sticky!r}", where=where, key="sticky")
     if step_timeout is not None and not (type(step_timeout) in (int, float) and step_timeout > 0):
         raise ConfigError(f"must be seconds above 0, or None, not {step_timeout!r}", where=where, key="step_timeout")
-    if isinstance(tiers, str) or not hasattr(tiers, "__iter__"):
+    if isinstance(tiers, str | Mapping) or not hasattr(tiers, "__iter__"):
         raise ConfigError("must be a list of tiers: write [tier]", where=where, key="tiers")
+    _check_kinds({"retry": retry, "clock": clock}, where)
+    optional = {"timeouts": timeouts, "cooldown": cooldown, "budget": budget, "limits": limits, "context": context}
+    _check_kinds({name: value for name, value in optional.items() if value is not None}, where)
+    _check_kinds({"markers": markers, "fallback_on_refused": fallback_on_refused}, where)
     found = tuple(replace(each, chained=isinstance(each.adapter, Chain)) for each in members(tiers, where))
     rules = Rules(
         ids=tuple(each.id for each in found),
@@ -105,6 +109,31 @@ def define_chain(
         markers=draining(markers, where),
     )
     return Chain(setup)
+
+
+_TELLS = ("now", "sleep", "random")
+# What may stand at each place, and how to say so.
+_KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "retry": (lambda value: isinstance(value, RetryPolicy), "a RetryPolicy, e.g. RetryPolicy(max_retries=0) for none"),
+    "timeouts": (lambda value: isinstance(value, Timeouts), "a Timeouts, e.g. Timeouts(idle=30), or None"),
+    "cooldown": (lambda value: isinstance(value, Cooldown), "a Cooldown, e.g. Cooldown(failures=3), or None"),
+    "budget": (lambda value: isinstance(value, Budget), "a Budget, e.g. Budget(steps=5), or None"),
+    "limits": (lambda value: isinstance(value, Mapping), "a table from a tier's id to its limiter, or None"),
+    "context": (callable, "a ContextPolicy, or None to send everything as it is"),
+    "markers": (
+        lambda value: isinstance(value, Iterable) and not isinstance(value, str | Mapping),
+        "a list of markers: write [marker]",
+    ),
+    "fallback_on_refused": (lambda value: isinstance(value, bool), "True or False"),
+    "clock": (lambda value: all(callable(getattr(value, name, None)) for name in _TELLS), "a Clock"),
+}
+
+
+def _check_kinds(given: Mapping[str, Any], where: str) -> None:
+    for name, value in given.items():
+        fits, kind = _KINDS[name]
+        if not fits(value):
+            raise ConfigError(f"must be {kind}, not {value!r}", where=where, key=name)
 
 
 def _check_prices(found: Iterable[Member], prices: Prices | None, where: str) -> None:

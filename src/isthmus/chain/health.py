@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from isthmus.errors import ConfigError, ErrorClass, TierError, is_hint
+from isthmus.errors import ChainCut, ConfigError, ErrorClass, TierError, is_hint
 from isthmus.models.retry import Clock
 
 _COUNTED = frozenset({ErrorClass.TRANSIENT, ErrorClass.UNAVAILABLE})
@@ -34,8 +34,9 @@ class Cooldown:
         if type(self.failures) is not int or self.failures < 1:
             raise ConfigError(f"must be a whole number from 1, not {self.failures!r}", where="Cooldown", key="failures")
         for name in ("seconds", "cap"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"must be seconds above 0, not {getattr(self, name)!r}", where="Cooldown", key=name)
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise ConfigError(f"must be seconds above 0, not {value!r}", where="Cooldown", key=name)
 
 
 @dataclass(slots=True)
@@ -99,7 +100,8 @@ class Health:
         tier, limits = self._tiers[index], self._cooldown
         again, tier.probed = tier.until is not None, False
         account = error.error_class == ErrorClass.CREDENTIALS
-        if error.error_class not in _COUNTED and not account:
+        # A chain among the tiers that came to the end of a budget or of its time is not ill.
+        if isinstance(error, ChainCut) or (error.error_class not in _COUNTED and not account):
             return None
         tier.failures += 1
         if tier.failures < limits.failures and not again and not account:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal, InvalidOperation
@@ -10,10 +11,13 @@ from typing import Any, TypeAlias
 from isthmus.chain.tier import Member
 from isthmus.errors import ConfigError, MissingDependencyError
 from isthmus.models.events import Usage
+from isthmus.models.fold import said
+from isthmus.secret import redact
 
 Pricing: TypeAlias = Callable[[str, str, Usage], Decimal | None]
 """Given provider, model and tokens, the price; None where it is unknown."""
 
+_log = logging.getLogger("isthmus.chain")
 _MILLION = Decimal(1_000_000)
 
 
@@ -56,7 +60,7 @@ class Price:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if value is not None:
+            if value is not None or each.name in ("input", "output"):
                 object.__setattr__(self, each.name, amount(value, "Price", key=each.name))
 
     def cost(self, usage: Usage) -> Decimal | None:
@@ -84,7 +88,7 @@ class Prices:
 
     Args:
         given: a table from a tier's id, "provider:model" or model to a `Price` or a dict of its fields; or a function
-            from provider, model and `Usage` to an amount or None.
+            from provider, model and `Usage` to an amount or None; what else it gives, or raises, is an unknown price.
 
     Raises:
         ConfigError: it is neither; names the key.
@@ -109,7 +113,7 @@ class Prices:
             return None
         provider, model = member.provider, member.model
         if self._pricing is not None:
-            return self._pricing(provider, model, usage)
+            return _asked(self._pricing, provider, model, usage=usage)
         for key in (member.id, f"{provider}:{model}", model):
             if key in self._table:
                 return self._table[key].cost(usage)
@@ -124,6 +128,16 @@ class Prices:
         )
         plain, *others = (self.cost(member, usage) for usage in ways)
         return plain if plain is None else max([plain, *(cost for cost in others if cost is not None)])
+
+
+def _asked(pricing: Pricing, provider: str, model: str, *, usage: Usage) -> Decimal | None:
+    """What the function says, if that is an amount; a reply is not lost because its price is."""
+    try:
+        cost = pricing(provider, model, usage)
+        return None if cost is None else amount(cost, "prices", key=model)
+    except Exception as error:
+        _log.warning("chain: the price of %s is unknown: %s", model or provider, redact(said(error)))
+        return None
 
 
 def _price(given: Any, name: str) -> Price:

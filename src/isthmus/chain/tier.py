@@ -33,7 +33,7 @@ class Tier:
         supports: what it can do, of "tools", "parallel-tools", "images", "documents", "audio", "output-schema".
 
     Raises:
-        ConfigError: `supports` is one string instead of several.
+        ConfigError: `supports` is no set of words, or `generate` or `stream` cannot be called.
     """
 
     id: str
@@ -47,9 +47,12 @@ class Tier:
     _pair: tuple[Generate | None, Stream | None] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.supports, str):
-            raise ConfigError(f"must be a set of words: write {{{self.supports!r}}}", where=self.id, key="supports")
-        object.__setattr__(self, "supports", frozenset(self.supports))
+        where = f"tier {self.id!r}"
+        for face in _FACES:
+            given = getattr(self, face)
+            if given is not None and not callable(given):
+                raise ConfigError(f"must be a function of a context, or None, not {given!r}", where=where, key=face)
+        object.__setattr__(self, "supports", words(self.supports, where))
         if self._pair is not None:
             generate, stream = self._pair
             if self.stream is stream and self.generate is not generate:
@@ -71,6 +74,20 @@ class Member:
     """Whether it is a chain, whose own tries are what counts."""
     provider: str = ""
     model: str = ""
+
+
+def words(supports: Any, where: str) -> frozenset[str]:
+    """What something supports.
+
+    Raises:
+        ConfigError: it is one string instead of several, or no words at all.
+    """
+    many = isinstance(supports, Iterable) and not isinstance(supports, str | Mapping)
+    given = tuple(supports) if many else (supports,)
+    if not many or not all(isinstance(word, str) for word in given):
+        remedy = f"write {{{supports!r}}}" if isinstance(supports, str) else 'e.g. {"tools"}'
+        raise ConfigError(f"must be a set of words, not {supports!r}: {remedy}", where=where, key="supports")
+    return frozenset(given)
 
 
 def callable_as(thing: Any) -> Any:

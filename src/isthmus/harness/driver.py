@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -13,14 +13,12 @@ from typing import Any, TypeAlias
 
 from isthmus.errors import TierError, UnclassifiedError
 from isthmus.harness.effects import Aborted, CallModel, Done, Effect, Emit, Failed, Replied, Report, RunTools, ToolsRan
-from isthmus.harness.history import fresh_id, with_id
-from isthmus.harness.joining import Joiner
 from isthmus.harness.loop import LoopState, Next, advance
 from isthmus.harness.outcome import Outcome, RunResult
+from isthmus.harness.passage import Passage
 from isthmus.models.contract import Timeouts
-from isthmus.models.events import Call, CallDelta, Event, Finish, StepResult, Text, framed
+from isthmus.models.events import Call, Event, Text
 from isthmus.models.executor import ToolExecutor, ToolResult
-from isthmus.models.strategy import Draft
 from isthmus.models.stream import EventStream, Watchdog
 from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability import hooks
@@ -29,79 +27,6 @@ AgentEvent: TypeAlias = Event | ToolResult
 
 _UNTIMED = Timeouts(connect=None, first_content=None, idle=None, total=None)
 _IMPATIENT = 0.05
-
-
-class Passage:
-    """What one model call becomes on its way to the consumer: text joined to what was said, taken ids replaced.
-
-    Args:
-        call: the call.
-    """
-
-    __slots__ = ("_asked", "_changes", "_draft", "_joiner", "_taken")
-
-    def __init__(self, call: CallModel) -> None:
-        self._joiner = Joiner(call.said)
-        self._asked = call.asked
-        self._draft = None if call.asked is None else Draft(call.asked.tool)
-        self._taken = set(call.taken)
-        self._changes: dict[str, str] = {}
-
-    @property
-    def plain(self) -> bool:
-        """Whether text passes as it is from now on."""
-        return not self._joiner.open and self._draft is None
-
-    def take(self, event: Event) -> Iterator[Event]:
-        """What the consumer sees of an event; nothing of a finish."""
-        if self._draft is None:
-            yield from self._pass(event)
-            return
-        for shown in self._draft.take(event):
-            yield from self._pass(shown)
-
-    def read(self, step: StepResult) -> StepResult:
-        """The reply as it was asked for."""
-        return step if self._asked is None else self._asked.read(step)
-
-    def _pass(self, event: Event) -> Iterator[Event]:
-        if isinstance(event, Text):
-            new = self._joiner.feed(event.text)
-            if new:
-                yield Text(new)
-        elif isinstance(event, Call):
-            yield from self.rest()
-            yield self._call(event)
-        elif isinstance(event, CallDelta):
-            yield self._preview(event)
-        elif not isinstance(event, Finish):
-            yield event
-
-    def rest(self) -> Iterator[Event]:
-        """The text that is still held back."""
-        held = self._joiner.close()
-        if held:
-            yield Text(held)
-
-    def shown(self, step: StepResult) -> str:
-        """The reply's text without what it repeated."""
-        self._joiner.close()
-        return step.text[self._joiner.dropped :]
-
-    def _call(self, call: Call) -> Call:
-        call_id = call.call_id or ""
-        if call_id in self._taken:
-            self._changes[call_id] = call_id = fresh_id(call_id, self._taken)
-            call = with_id(call, call_id)
-        self._taken.add(call_id)
-        return call
-
-    def _preview(self, delta: CallDelta) -> CallDelta:
-        if delta.call_id is None or delta.call_id not in self._taken:
-            return delta
-        call_id = self._changes.get(delta.call_id) or fresh_id(delta.call_id, self._taken)
-        moved = CallDelta(delta.index, call_id, delta.tool, delta.arguments_delta)
-        return framed(moved, delta.raw)  # type: ignore[no-any-return]
 
 
 @dataclass(slots=True)
@@ -161,7 +86,7 @@ class Run:
         if failure is not None and not step.events:
             self.report(Failed(failure))
         else:
-            self.report(Replied(step, passage.shown(step), tier))
+            self.report(Replied(step, passage.said(step, whole=failure is None), tier))
 
     def conclude(self) -> None:
         """Enter the tries in the outcome, and tell the listeners; once."""
@@ -222,7 +147,7 @@ class Run:
         if self.reading is None or self.passage is None:
             return Aborted(results=self.results, started=self.started)
         step = self.passage.read(self.reading.partial(UnclassifiedError("the run was stopped")))
-        return Aborted(step, self.passage.shown(step))
+        return Aborted(step, self.passage.said(step, whole=False))
 
 
 async def _drive(run: Run, model: Any, watch: Watchdog) -> AsyncGenerator[AgentEvent, None]:
@@ -241,10 +166,11 @@ async def _drive(run: Run, model: Any, watch: Watchdog) -> AsyncGenerator[AgentE
                     continue
                 failure: TierError | None = None
                 stream, passage = run.call(active, effect)
-                plain = passage.plain
+                plain, pieces = passage.plain, passage.pieces
                 try:
                     async for event in stream:
                         if plain and type(event) is Text:
+                            pieces.append(event.text)
                             yield event
                             continue
                         for shown in passage.take(event):

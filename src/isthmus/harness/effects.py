@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from isthmus.harness.history import Said
 from isthmus.harness.outcome import Outcome
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, Event, StepResult
@@ -18,7 +19,7 @@ from isthmus.models.tools import Tools
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """Call the model; its text continues `said`, its calls must not have an id that is `taken`.
+    """Call the model; its text continues `said`, as that was written, its calls must not have an id that is `taken`.
 
     A reply of a given form is read as `asked` says.
     """
@@ -58,18 +59,21 @@ Effect: TypeAlias = CallModel | RunTools | Emit | Done
 # What the driver reports.
 
 
+_NOTHING = Said()
+
+
 @dataclass(frozen=True, slots=True)
 class Replied:
     """The model answered, or broke off after content ("error-post").
 
     Args:
         step: the reply.
-        shown: the text that the consumer saw of it.
+        said: its text, without what it repeated.
         tier: the id of the tier that served.
     """
 
     step: StepResult
-    shown: str
+    said: Said
     tier: str | None = None
 
 
@@ -94,13 +98,13 @@ class Aborted:
 
     Args:
         step: what had arrived of a reply that was being read.
-        shown: the text that the consumer saw of it.
+        said: its text, without what it repeated.
         results: the calls that were answered, of a batch that was being run.
         started: the ids of the calls that had begun.
     """
 
     step: StepResult | None = None
-    shown: str = ""
+    said: Said = _NOTHING
     results: tuple[ToolResult, ...] = ()
     started: frozenset[str] = frozenset()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from isthmus.models.events import Call, Note, NoteCode, StepResult, Text, framed
 from isthmus.models.messages import RESERVED, MessageRole, assistant_message, tool_message
@@ -12,6 +12,13 @@ Message: TypeAlias = Mapping[str, Any]
 
 UNKNOWN = "The outcome of this call is unknown: the run ended before its result was recorded. It may have taken effect."
 NOT_EXECUTED = "This call was not executed: the run ended before it."
+
+
+class Said(NamedTuple):
+    """The text of a reply, as the consumer saw it and as the model wrote it: with the markers that a chain took out."""
+
+    shown: str = ""
+    written: str = ""
 
 
 def call_ids(message: Message) -> tuple[str, ...]:

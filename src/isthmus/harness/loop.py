@@ -18,6 +18,7 @@ from isthmus.harness.history import (
     NOT_EXECUTED,
     UNKNOWN,
     Message,
+    Said,
     all_call_ids,
     paired,
     renamed,
@@ -55,8 +56,8 @@ class LoopState:
         steps: model calls so far.
         rounds: rounds of tool calls so far.
         continued: how often the open text was continued.
-        open_text: a text that is being continued and is not in the transcript yet.
-        paused_text: the text of this answer that is in the transcript, because the model paused.
+        open_text: a text that is being continued and is not in the transcript yet, as the model wrote it.
+        answered: the text of this answer by earlier calls, continued or paused, as it was shown.
         calls: the calls that are being run.
         called: how many calls were handed on to be run.
         used: how often each tool has run.
@@ -78,7 +79,7 @@ class LoopState:
     rounds: int = 0
     continued: int = 0
     open_text: str = ""
-    paused_text: str = ""
+    answered: str = ""
     calls: tuple[Call, ...] = ()
     called: int = 0
     used: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -92,7 +93,7 @@ class LoopState:
 
 
 Next: TypeAlias = tuple[LoopState, tuple[Effect, ...]]
-Follow: TypeAlias = Callable[[LoopState, StepResult, str], Next]
+Follow: TypeAlias = Callable[[LoopState, StepResult, Said], Next]
 
 
 def start(
@@ -182,7 +183,7 @@ def _replied(state: LoopState, report: Replied) -> Next:
     )
     follow = _FINISHES.get(step.finish, _completed)
     if state.repair is None:
-        return follow(state, step, report.shown)
+        return follow(state, step, report.said)
     return _judged(state, state.repair, step, follow=follow)
 
 
@@ -198,34 +199,34 @@ def _judged(state: LoopState, repair: Repair, step: StepResult, *, follow: Follo
     if isinstance(verdict.error, RefusedError):
         follow = _refused
     state = replace(state, repair=replace(repair, feedback=""), verdict=verdict)
-    state, effects = follow(state, step, step.text)
+    state, effects = follow(state, step, Said(step.text, step.text))
     shown = () if step.calls or not step.text else (Emit(Text(step.text)),)
     return state, (*shown, *effects)
 
 
-def _completed(state: LoopState, step: StepResult, shown: str) -> Next:
-    text = _answer(state, shown)
-    return _end(_committed(state, step, shown), "completed", text=text)
+def _completed(state: LoopState, step: StepResult, said: Said) -> Next:
+    text = _answer(state, said.shown)
+    return _end(_committed(state, step, said), "completed", text=text)
 
 
-def _refused(state: LoopState, step: StepResult, shown: str) -> Next:
-    text = _answer(state, shown)
+def _refused(state: LoopState, step: StepResult, said: Said) -> Next:
+    text = _answer(state, said.shown)
     detail = f"the provider withheld the rest of the reply ({step.raw_reason or step.finish})"
-    return _end(_committed(state, step, shown), "cut", reason=CutReason.REFUSED, text=text, detail=detail)
+    return _end(_committed(state, step, said), "cut", reason=CutReason.REFUSED, text=text, detail=detail)
 
 
-def _broke(state: LoopState, step: StepResult, shown: str) -> Next:
+def _broke(state: LoopState, step: StepResult, said: Said) -> Next:
     """A reply that failed after content: it stands as far as it came, and none of its calls ever runs."""
-    text = _answer(state, shown)
-    state = _committed(state, step, shown)
+    text = _answer(state, said.shown)
+    state = _committed(state, step, said)
     state = _answered(state, {}, NOT_EXECUTED)
     reason = _cut_reason(step.error) or CutReason.STREAM_ERROR
     return _end(state, "cut", reason=reason, text=text, error=step.error)
 
 
-def _called(state: LoopState, step: StepResult, shown: str) -> Next:
-    text = _answer(state, shown)
-    state = replace(_committed(state, step, shown), text=text)
+def _called(state: LoopState, step: StepResult, said: Said) -> Next:
+    text = _answer(state, said.shown)
+    state = replace(_committed(state, step, said), text=text)
     most = state.limits.max_calls
     if most is not None and state.called + len(state.calls) > most:
         detail = f"max_calls={most}: {state.called} are used, and {len(state.calls)} more were asked for: none was run"
@@ -238,25 +239,24 @@ def _called(state: LoopState, step: StepResult, shown: str) -> Next:
     return state, (RunTools(state.calls, policy, state.used),)
 
 
-def _paused(state: LoopState, step: StepResult, shown: str) -> Next:
+def _paused(state: LoopState, step: StepResult, said: Said) -> Next:
     """The model wants its turn back as it is."""
-    text = _answer(state, shown)
-    return _ask(replace(_committed(state, step, shown), paused_text=text, text=text))
+    text = _answer(state, said.shown)
+    return _ask(replace(_committed(state, step, said), answered=text, text=text))
 
 
-def _cut_by_length(state: LoopState, step: StepResult, shown: str) -> Next:
-    limits = state.limits
+def _cut_by_length(state: LoopState, step: StepResult, said: Said) -> Next:
+    limits, text = state.limits, _answer(state, said.shown)
     left = state.continued < limits.max_continuations and state.steps < min(limits.max_steps, limits.max_turns)
     if left and step.text.strip() and state.repair is None:
-        text = state.open_text + shown
+        written = state.open_text + said.written
         detail = f"continuation {state.continued + 1} of a reply that was cut at the output limit"
-        notes = [Note(NoteCode.CONTINUED, detail)]
+        notes = (*state.notes, Note(NoteCode.CONTINUED, detail))
         if step.message is not None:
-            notes.append(Note(NoteCode.NATIVE_DROPPED, "a reply that is continued keeps its text only"))
-        state = replace(state, open_text=text, continued=state.continued + 1, notes=(*state.notes, *notes))
-        return _ask(state, (_says(MessageRole.ASSISTANT, text), _says(MessageRole.USER, RESUME)))
-    text = _answer(state, shown)
-    state = _committed(state, step, shown)
+            notes = (*notes, Note(NoteCode.NATIVE_DROPPED, "a reply that is continued keeps its text only"))
+        state = replace(state, open_text=written, answered=text, continued=state.continued + 1, notes=notes)
+        return _ask(state, (_says(MessageRole.ASSISTANT, written), _says(MessageRole.USER, RESUME)))
+    state = _committed(state, step, said)
     if state.repair is not None:
         return _end(state, "cut", reason=CutReason.LENGTH, text=text)
     mark = f"\n\n{CUT_OFF}" if text else CUT_OFF
@@ -275,7 +275,7 @@ def _failed(state: LoopState, report: Failed) -> Next:
         state = replace(state, steps=state.steps + 1, spent=state.spent.add(getattr(error, "usage", None)))
     text = _answer(state, "")
     cut = _cut_reason(error) or (CutReason.STREAM_ERROR if text else None)
-    state = _committed(_answered(state, {}, UNKNOWN), StepResult(), "")
+    state = _committed(_answered(state, {}, UNKNOWN), StepResult(), Said())
     if cut is not None:
         return _end(state, "cut", reason=cut, text=text, error=error, detail=str(error))
     return _end(state, "failed", reason=_failure_reason(error), error=error)
@@ -303,7 +303,7 @@ def _ran(state: LoopState, report: ToolsRan) -> Next:
 
 def _aborted(state: LoopState, report: Aborted) -> Next:
     step = report.step
-    text = _answer(state, report.shown) or state.text
+    text = _answer(state, report.said.shown) or state.text
     if step is not None:
         state = replace(state, steps=state.steps + 1, spent=state.spent.add(step.usage))
     if state.calls:
@@ -311,7 +311,7 @@ def _aborted(state: LoopState, report: Aborted) -> Next:
         unknown = {call_id: _unknown(call_id, state.calls) for call_id in report.started}
         state = _answered(state, {**unknown, **results}, NOT_EXECUTED)
     else:
-        state = _committed(state, step or StepResult(), report.shown)
+        state = _committed(state, step or StepResult(), report.said)
         state = _answered(state, {}, NOT_EXECUTED)
     return _end(state, "cut", reason=CutReason.ABORTED, text=text)
 
@@ -323,14 +323,14 @@ def _unknown(call_id: str, calls: Sequence[Call]) -> ToolResult:
 
 def _answer(state: LoopState, shown: str) -> str:
     """The text of the answer so far, as the consumer saw it."""
-    return state.paused_text + state.open_text + shown
+    return state.answered + shown
 
 
-def _committed(state: LoopState, step: StepResult, shown: str) -> LoopState:
+def _committed(state: LoopState, step: StepResult, said: Said) -> LoopState:
     """With the reply in the transcript, and its calls waiting for their results."""
     changes = renamed(step.calls, state.ids)
     calls = tuple(with_id(call, changes.get(call.call_id or "", call.call_id or "")) for call in step.calls)
-    message, notes = reply_message(step, state.open_text + shown, calls=calls)
+    message, notes = reply_message(step, state.open_text + said.written, calls=calls)
     moved = tuple(Note(NoteCode.CALL_ID_CHANGED, f"{old!r} was taken: now {new!r}") for old, new in changes.items())
     return replace(
         state,
@@ -339,7 +339,7 @@ def _committed(state: LoopState, step: StepResult, shown: str) -> LoopState:
         calls=calls,
         notes=(*state.notes, *moved, *notes),
         open_text="",
-        paused_text="",
+        answered="",
         continued=0,
     )
 

@@ -49,7 +49,7 @@ class RetryPolicy:
         max_hint: the longest wait that a provider may ask for, in seconds; a longer one ends the tries.
 
     Raises:
-        ConfigError: a negative number, a factor below 1, an unknown jitter.
+        ConfigError: no number, or a negative one, a factor below 1, an unknown jitter.
     """
 
     max_retries: int = 2
@@ -60,12 +60,13 @@ class RetryPolicy:
     max_hint: float = 10.0
 
     def __post_init__(self) -> None:
-        for name in ("max_retries", "base", "cap", "max_hint"):
+        if type(self.max_retries) is not int or self.max_retries < 0:
+            said = f"must be a whole number, 0 or more, not {self.max_retries!r}"
+            raise ConfigError(said, where="RetryPolicy", key="max_retries")
+        for name, least in (("base", 0), ("factor", 1), ("cap", 0), ("max_hint", 0)):
             value = getattr(self, name)
-            if not value >= 0:
-                raise ConfigError(f"must be 0 or more, not {value!r}", where="RetryPolicy", key=name)
-        if not self.factor >= 1:
-            raise ConfigError(f"must be 1 or more, not {self.factor!r}", where="RetryPolicy", key="factor")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+                raise ConfigError(f"must be a number, {least} or more, not {value!r}", where="RetryPolicy", key=name)
         if self.jitter not in _JITTERS:
             known = " or ".join(repr(name) for name in _JITTERS)
             raise ConfigError(f"must be {known}, not {self.jitter!r}", where="RetryPolicy", key="jitter")

@@ -1,0 +1,118 @@
+"""What one model call becomes on its way to the consumer, and what it leaves for the transcript."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from isthmus.harness.effects import CallModel
+from isthmus.harness.history import Said, fresh_id, with_id
+from isthmus.harness.joining import Joiner
+from isthmus.models.events import Call, CallDelta, Event, Finish, Marker, StepResult, Text, framed
+from isthmus.models.strategy import Draft
+
+
+class Passage:
+    """Joins the text of one model call to what was said, and replaces call ids that are taken.
+
+    What is repeated is judged by the text as the model wrote it, markers and all: it wrote on from that. So a marker in
+    a repetition is not promoted again, and what is left of one that the repetition cuts through is text.
+
+    Args:
+        call: the call.
+    """
+
+    __slots__ = ("_asked", "_changes", "_draft", "_held", "_joiner", "_repeated", "_taken", "pieces")
+
+    def __init__(self, call: CallModel) -> None:
+        self._joiner = Joiner(call.said)
+        self._held: list[Text | Marker] = []
+        self._repeated = 0
+        self._asked = call.asked
+        self._draft = None if call.asked is None else Draft(call.asked.tool)
+        self._taken = set(call.taken)
+        self._changes: dict[str, str] = {}
+        self.pieces: list[str | Marker] = []
+        """What was shown so far: texts, and the markers between them."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether text passes as it is from now on; who lets it enters it in `pieces`."""
+        return not self._joiner.open and self._draft is None
+
+    def take(self, event: Event) -> Iterator[Event]:
+        """What the consumer sees of an event; nothing of a finish."""
+        if self._draft is None:
+            yield from self._pass(event)
+            return
+        for shown in self._draft.take(event):
+            yield from self._pass(shown)
+
+    def read(self, step: StepResult) -> StepResult:
+        """The reply as it was asked for."""
+        return step if self._asked is None else self._asked.read(step)
+
+    def _pass(self, event: Event) -> Iterator[Event]:
+        if isinstance(event, Text) or (isinstance(event, Marker) and self._draft is None):
+            self._held.append(event)
+            if self._joiner.open:
+                self._joiner.feed(event.text)
+                self._repeated = self._joiner.dropped
+            if not self._joiner.open:
+                yield from self._release()
+        elif isinstance(event, Call):
+            yield from self.rest()
+            yield self._call(event)
+        elif isinstance(event, CallDelta):
+            yield self._preview(event)
+        elif not isinstance(event, Finish):
+            yield event
+
+    def rest(self) -> Iterator[Event]:
+        """What is still held back."""
+        if self._joiner.open:
+            self._joiner.close()
+            self._repeated = self._joiner.dropped
+        yield from self._release()
+
+    def _release(self) -> Iterator[Event]:
+        """What is held back and new."""
+        held, self._held = self._held, []
+        for event in held:
+            new = event.text[self._repeated :]
+            self._repeated -= len(event.text) - len(new)
+            if not new:
+                continue
+            shown = event if len(new) == len(event.text) else Text(new)
+            self.pieces.append(shown.text if isinstance(shown, Text) else shown)
+            yield shown
+
+    def said(self, step: StepResult, *, whole: bool) -> Said:
+        """What the reply said, without what it repeated.
+
+        Args:
+            step: the reply.
+            whole: whether it came to its end, so that it has what was held back as well.
+        """
+        if self._asked is not None:
+            return Said(step.text, step.text)
+        for _ in self.rest():
+            pass
+        shown = "".join([piece for piece in self.pieces if isinstance(piece, str)])
+        if whole:
+            return Said(shown, step.text[self._joiner.dropped :])
+        return Said(shown, "".join([piece if isinstance(piece, str) else piece.text for piece in self.pieces]))
+
+    def _call(self, call: Call) -> Call:
+        call_id = call.call_id or ""
+        if call_id in self._taken:
+            self._changes[call_id] = call_id = fresh_id(call_id, self._taken)
+            call = with_id(call, call_id)
+        self._taken.add(call_id)
+        return call
+
+    def _preview(self, delta: CallDelta) -> CallDelta:
+        if delta.call_id is None or delta.call_id not in self._taken:
+            return delta
+        call_id = self._changes.get(delta.call_id) or fresh_id(delta.call_id, self._taken)
+        moved = CallDelta(delta.index, call_id, delta.tool, delta.arguments_delta)
+        return framed(moved, delta.raw)  # type: ignore[no-any-return]
