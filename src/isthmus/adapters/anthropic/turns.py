@@ -93,7 +93,7 @@ class Transcript:
         """The blocks of the native form that hangs on a message; None where there is none to be sent."""
         native, note = native_of(message, self.dialect)
         if note is not None:
-            self.notes.append(note)
+            self.notes.append(Note(note.code, f"{place}: {note.detail}"))
         return None if native is None else self._native(native.json, place)
 
     def _legal_id(self, given: str) -> str:
