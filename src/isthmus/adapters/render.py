@@ -12,7 +12,7 @@ from isthmus.errors import InvalidRequestError, ProtocolError
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import dumps
-from isthmus.models.messages import RESERVED, native_of, text_of
+from isthmus.models.messages import RESERVED, check_form, native_of, text_of
 from isthmus.models.neutral import check_projection, split
 from isthmus.models.normalise import parse_arguments
 from isthmus.models.parts import TextContent
@@ -105,6 +105,7 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, *, notes: list[Note]
     messages, place = ctx.messages, 0
     while place < len(messages):
         message = messages[place]
+        check_form(message, f"messages[{place}]")
         place += 1
         if shown and message.get("role") != "tool":
             made.append(role_dict({"role": "user", "content": shown}, ctx))
