@@ -544,3 +544,14 @@ def test_a_policy_is_a_refusal(code: str) -> None:
     """The codes of this API's policies are content policy, which nobody retries (F20)."""
     with pytest.raises(RefusedError):
         read(response(status="failed", error={"code": code, "message": "no"}))
+
+
+def test_a_second_reply_inside_the_first_is_a_breach() -> None:
+    """Two replies are never glued together; the same beginning told again, or before any content, is nothing (F05)."""
+    began = [frame("response.created", response={"id": name}) for name in ("r1", "r2")]
+    text = frame("response.output_text.delta", output_index=0, content_index=0, item_id="m", delta="Hi")
+    end = frame("response.completed", response=response())
+    with pytest.raises(ProtocolError, match="second reply"):
+        decode([began[0], text, began[1], text, end])
+    assert fold(decode([began[0], text, began[0], end])).text == "Hi"
+    assert fold(decode([began[0], began[1], text, end])).text == "Hi"

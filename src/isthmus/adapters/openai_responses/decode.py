@@ -57,6 +57,7 @@ class ResponsesDecoder:
         self._whole = whole
         self._items = Items(names)
         self._usage: Any = None
+        self._began: str | None = None
         self._malformed: TierError | None = None
         self._finish: Finish | None = None
         # Which item's text goes on, and the pieces of it so far.
@@ -130,6 +131,15 @@ class ResponsesDecoder:
         self.event_type, self.item = kind, (at, None if slot is None else slot.kind)
         handle = self._EVENTS.get(kind)
         return () if handle is None else handle(self, value, frame)
+
+    def _created(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        """A response begins; another one inside it would be glued to it."""
+        response = loads(value.get("response", b"{}"))
+        begun = response.get("id") if isinstance(response, dict) else None
+        if self._began is not None and begun != self._began and self._items.slots:
+            raise ProtocolError("response.created came twice: a second reply inside the first")
+        self._began = begun or ""
+        return self._progress(value, frame)
 
     def _progress(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         """The response as it stands: nothing yet, but for tokens spent."""
@@ -318,7 +328,8 @@ class ResponsesDecoder:
         raise error
 
     _EVENTS: ClassVar[dict[str, Callable[[ResponsesDecoder, dict[str, Raw], Frame], Iterable[Event]]]] = {
-        **dict.fromkeys(("response.created", "response.queued", "response.in_progress"), _progress),
+        "response.created": _created,
+        **dict.fromkeys(("response.queued", "response.in_progress"), _progress),
         "response.output_item.added": _added,
         "response.output_item.done": _item_done,
         _TEXT: _text_delta,
