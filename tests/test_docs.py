@@ -157,3 +157,9 @@ def test_each_test_that_the_table_of_the_sources_names_exists() -> None:
     assert not [f"{path}::{name}" for path, name in named if not re.search(rf"def {name}\(", texts[path])]
     for path in ("tests/acceptance/test_seed_000.py", "tests/acceptance/test_seed_001.py"):
         assert {name for where, name in named if where == path} == set(re.findall(r"def (test_\w+)\(", texts[path]))
+
+
+def test_every_page_of_the_docs_is_linked_from_the_readme() -> None:
+    """The table of the README leads to every page, each page once."""
+    linked = re.findall(r"\]\((docs/\w+\.md)\)", (ROOT / "README.md").read_text("utf-8"))
+    assert sorted(linked) == sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))
