@@ -71,6 +71,9 @@ class ConverseTranscript(Transcript):
 
     def _part(self, part: Any, place: str) -> list[Any]:
         ready = own_block(part)
+        if isinstance(part, Mapping) and part.keys() == {"text"}:
+            # A text as Converse writes it: a block without a type.
+            part = {"type": "text", **part}
         if ready is None and isinstance(part, Mapping):
             if part.get("type") == "tool_result" and not isinstance(part.get("content"), str | None):
                 part = {**part, "content": self._result(part["content"], place)}
