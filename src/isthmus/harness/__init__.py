@@ -8,28 +8,41 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
     from isthmus.harness.driver import RunStream
+    from isthmus.harness.errors import SnapshotError, StateConflictError
     from isthmus.harness.limits import Limits
     from isthmus.harness.outcome import Outcome, RunResult
+    from isthmus.harness.snapshot import AgentId, AgentSnapshot
+    from isthmus.harness.state import RunState
     from isthmus.harness.view import ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX
     from isthmus.models.executor import ToolResult
 
 _PLACES = {
     "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX": "isthmus.harness.view",
+    "AgentId": "isthmus.harness.snapshot",
+    "AgentSnapshot": "isthmus.harness.snapshot",
     "DefaultAgent": "isthmus.harness.agents",
     "Limits": "isthmus.harness.limits",
     "Outcome": "isthmus.harness.outcome",
     "RunResult": "isthmus.harness.outcome",
+    "RunState": "isthmus.harness.state",
     "RunStream": "isthmus.harness.driver",
+    "SnapshotError": "isthmus.harness.errors",
+    "StateConflictError": "isthmus.harness.errors",
     "ToolResult": "isthmus.models.executor",
 }
 
 __all__ = [
     "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX",
+    "AgentId",
+    "AgentSnapshot",
     "DefaultAgent",
     "Limits",
     "Outcome",
     "RunResult",
+    "RunState",
     "RunStream",
+    "SnapshotError",
+    "StateConflictError",
     "ToolResult",
 ]
 
