@@ -94,6 +94,7 @@ _PINS: dict[str, tuple[str, ...]] = {
     "xllamacpp": ("isthmus.adapters.local",),
     "openai": ("isthmus.adapters.openai_responses.sdk",),
     "botocore": ("isthmus.adapters.bedrock",),
+    "psycopg": ("isthmus.harness.sqlstores",),
 }
 
 

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from isthmus.harness.limits import Limits
     from isthmus.harness.outcome import Outcome, RunResult
     from isthmus.harness.snapshot import AgentId, AgentSnapshot
+    from isthmus.harness.sqlstores import PostgresStateStore, SqliteStateStore
     from isthmus.harness.state import RunState
+    from isthmus.harness.stores import JsonFileStateStore, MemoryStateStore, StateStore
     from isthmus.harness.view import ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX
     from isthmus.models.executor import ToolResult
 
@@ -21,13 +23,18 @@ _PLACES = {
     "AgentId": "isthmus.harness.snapshot",
     "AgentSnapshot": "isthmus.harness.snapshot",
     "DefaultAgent": "isthmus.harness.agents",
+    "JsonFileStateStore": "isthmus.harness.stores",
     "Limits": "isthmus.harness.limits",
+    "MemoryStateStore": "isthmus.harness.stores",
     "Outcome": "isthmus.harness.outcome",
+    "PostgresStateStore": "isthmus.harness.sqlstores",
     "RunResult": "isthmus.harness.outcome",
     "RunState": "isthmus.harness.state",
     "RunStream": "isthmus.harness.driver",
     "SnapshotError": "isthmus.harness.errors",
+    "SqliteStateStore": "isthmus.harness.sqlstores",
     "StateConflictError": "isthmus.harness.errors",
+    "StateStore": "isthmus.harness.stores",
     "ToolResult": "isthmus.models.executor",
 }
 
@@ -36,13 +43,18 @@ __all__ = [
     "AgentId",
     "AgentSnapshot",
     "DefaultAgent",
+    "JsonFileStateStore",
     "Limits",
+    "MemoryStateStore",
     "Outcome",
+    "PostgresStateStore",
     "RunResult",
     "RunState",
     "RunStream",
     "SnapshotError",
+    "SqliteStateStore",
     "StateConflictError",
+    "StateStore",
     "ToolResult",
 ]
 

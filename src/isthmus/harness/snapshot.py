@@ -66,11 +66,7 @@ class AgentSnapshot:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if type(self.schema_version) is not int or self.schema_version != SCHEMA_VERSION:
-            raise SnapshotError(
-                f"schema_version: {self.schema_version!r} is not known here, only {SCHEMA_VERSION}: "
-                "read it with the version of this library that wrote it, or a later one"
-            )
+        _check_version(self.schema_version)
         checked = {
             "agent_id": _agent_id(self.agent_id),
             "created_at": _moment(self.created_at),
@@ -131,6 +127,8 @@ class AgentSnapshot:
             raise SnapshotError(f"the snapshot is not JSON: {error}") from None
         if not isinstance(given, dict):
             raise SnapshotError(f"the snapshot must be a JSON object, not a {type(given).__name__}")
+        # What a later version needs is not for this one to ask for.
+        _check_version(given.get("schema_version", SCHEMA_VERSION))
         missing = [name for name in _REQUIRED if name not in given]
         if missing:
             raise SnapshotError(f"{missing[0]}: is missing")
@@ -139,6 +137,14 @@ class AgentSnapshot:
 
 
 _REQUIRED = ("schema_version", "agent_id", "created_at", "state")
+
+
+def _check_version(given: Any) -> None:
+    if type(given) is not int or given != SCHEMA_VERSION:
+        raise SnapshotError(
+            f"schema_version: {given!r:.60} is not known here, only {SCHEMA_VERSION}: "
+            "read it with the version of this library that wrote it, or a later one"
+        )
 
 
 def _plain(value: Any, place: str) -> Any:
