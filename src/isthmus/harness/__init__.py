@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
+    from isthmus.harness.descriptor import AgentDescriptor, Runner
     from isthmus.harness.driver import RunStream
     from isthmus.harness.errors import SnapshotError, StateConflictError
     from isthmus.harness.limits import Limits
-    from isthmus.harness.outcome import Outcome, RunResult
+    from isthmus.harness.outcome import Outcome
+    from isthmus.harness.result import RunResult
     from isthmus.harness.snapshot import AgentId, AgentSnapshot
     from isthmus.harness.sqlstores import PostgresStateStore, SqliteStateStore
     from isthmus.harness.state import RunState
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX": "isthmus.harness.view",
+    "AgentDescriptor": "isthmus.harness.descriptor",
     "AgentId": "isthmus.harness.snapshot",
     "AgentSnapshot": "isthmus.harness.snapshot",
     "DefaultAgent": "isthmus.harness.agents",
@@ -28,9 +31,10 @@ _PLACES = {
     "MemoryStateStore": "isthmus.harness.stores",
     "Outcome": "isthmus.harness.outcome",
     "PostgresStateStore": "isthmus.harness.sqlstores",
-    "RunResult": "isthmus.harness.outcome",
+    "RunResult": "isthmus.harness.result",
     "RunState": "isthmus.harness.state",
     "RunStream": "isthmus.harness.driver",
+    "Runner": "isthmus.harness.descriptor",
     "SnapshotError": "isthmus.harness.errors",
     "SqliteStateStore": "isthmus.harness.sqlstores",
     "StateConflictError": "isthmus.harness.errors",
@@ -40,6 +44,7 @@ _PLACES = {
 
 __all__ = [
     "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX",
+    "AgentDescriptor",
     "AgentId",
     "AgentSnapshot",
     "DefaultAgent",
@@ -51,6 +56,7 @@ __all__ = [
     "RunResult",
     "RunState",
     "RunStream",
+    "Runner",
     "SnapshotError",
     "SqliteStateStore",
     "StateConflictError",

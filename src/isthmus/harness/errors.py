@@ -22,3 +22,7 @@ class StateConflictError(IsthmusError, ValueError):
         super().__init__(message)
         self.expected = expected
         self.held = held
+
+
+class AgentFileError(IsthmusError, ValueError):
+    """A file that describes no agent; names place, line and remedy."""

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isthmus.harness.errors import SnapshotError
+from isthmus.harness.outcome import Outcome
 from isthmus.harness.plainjson import own_copy, plain_json
 from isthmus.models.internal import lasting_messages
-from isthmus.models.messages import check_form
+from isthmus.models.messages import check_form, without_reserved
 from isthmus.models.promptspec import PromptSpec
+from isthmus.models.responses import ModelResponse
 
 
 @dataclass(slots=True)
@@ -66,6 +68,25 @@ class RunState:
         state = self.copy()
         state.history = lasting_messages(state.history)
         return state
+
+    def after(self, outcome: Outcome, responses: Iterable[ModelResponse], *, committed: bool) -> RunState:
+        """The state that a run leaves which began with this one.
+
+        Args:
+            outcome: how it ended.
+            responses: the models' replies; their native forms stay with the history.
+            committed: whether it becomes the conversation's.
+        """
+        said = [without_reserved(response.to_dict()) for response in responses]
+        return RunState(
+            self.instructions,
+            outcome.messages,
+            (*self.responses, *said),
+            self.shim_state,
+            self.turn_count + outcome.steps,
+            self.revision + committed,
+            self.task_id,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The lasting part as plain JSON values.
