@@ -354,6 +354,6 @@ class RunStream:
         Raises:
             TierError: the run failed, without any answer.
         """
-        async for _ in self:
+        async for _ in self._events:
             pass
         return self._run.result()
