@@ -92,6 +92,7 @@ async def test_a_subclass_may_hold_the_descriptor() -> None:
     await one.run("x")
     assert (one.name, one.run_state.revision, two.run_state.revision) == ("scout", 1, 0)  # type: ignore[union-attr]
     assert one.agent_id != two.agent_id
+    assert one.descriptor is Scout.descriptor
 
 
 async def test_ephemeral_context_lives_through_one_run() -> None:
@@ -345,6 +346,8 @@ async def test_instructions_are_those_of_the_agent_as_it_is_now() -> None:
         ({"model": Turns()}, "model: the descriptor says"),
         ({"name": "x", "output": int}, "name, output: the descriptor says"),
         ({"agent_id": {"type": "scout", "key": ""}}, "agent_id.key"),
+        ({"agent_id": {"type": "scout"}}, "agent_id.key"),
+        ({"agent_id": "scout:7"}, "agent_id: must be"),
     ],
 )
 def test_what_contradicts_itself_is_refused(settings: dict[str, Any], said: str) -> None:

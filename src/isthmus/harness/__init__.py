@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
     from isthmus.harness.descriptor import AgentDescriptor, Runner
     from isthmus.harness.driver import RunStream
-    from isthmus.harness.errors import SnapshotError, StateConflictError
+    from isthmus.harness.errors import AgentFileError, SnapshotError, StateConflictError
     from isthmus.harness.limits import Limits
     from isthmus.harness.outcome import Outcome
     from isthmus.harness.result import RunResult
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX": "isthmus.harness.view",
     "AgentDescriptor": "isthmus.harness.descriptor",
+    "AgentFileError": "isthmus.harness.errors",
     "AgentId": "isthmus.harness.snapshot",
     "AgentSnapshot": "isthmus.harness.snapshot",
     "DefaultAgent": "isthmus.harness.agents",
@@ -45,6 +46,7 @@ _PLACES = {
 __all__ = [
     "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX",
     "AgentDescriptor",
+    "AgentFileError",
     "AgentId",
     "AgentSnapshot",
     "DefaultAgent",

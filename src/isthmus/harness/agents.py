@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 from uuid import uuid4
 
 from isthmus.chain import of
@@ -19,7 +19,7 @@ from isthmus.harness.limits import Limits
 from isthmus.harness.loop import start
 from isthmus.harness.markdown import read_descriptor
 from isthmus.harness.result import RunResult
-from isthmus.harness.snapshot import AgentId, AgentSnapshot
+from isthmus.harness.snapshot import AgentId, AgentSnapshot, as_agent_id
 from isthmus.harness.state import RunState
 from isthmus.harness.stores import JsonFileStateStore, StateStore
 from isthmus.harness.view import LiveRunView
@@ -62,7 +62,7 @@ class DefaultAgent:
         InvalidRequestError: there are tools, and a tier of the model does not support them; names it.
     """
 
-    descriptor: ClassVar[AgentDescriptor | None] = None
+    descriptor: AgentDescriptor | None = None
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class DefaultAgent:
         }
         given = descriptor or type(self).descriptor
         made = _described(given, parts)
-        self._descriptor = made
+        self.descriptor = self._made = made
         self.model = made.model
         self.name = made.name
         self.tools = made.policy
@@ -111,7 +111,7 @@ class DefaultAgent:
         if state_path is not None and state_store is not None:
             raise ValueError("state_path and state_store: an agent is kept in one place; give one of them")
         store = state_store if state_path is None else JsonFileStateStore(state_path)
-        identity = agent_id if agent_id is None or isinstance(agent_id, AgentId) else AgentId(**agent_id)
+        identity = None if agent_id is None else as_agent_id(agent_id)
         self._conversation: Conversation | None = None
         self._shows_model_events = given is not None
         if given is not None or any(each is not None for each in (identity, run_state, snapshot, store)):
@@ -228,7 +228,7 @@ class DefaultAgent:
             told: whether the caller brought the state, with instructions that come first.
             metadata: what tools find in their context.
         """
-        own, brought = self._descriptor.instructions, state.instructions
+        own, brought = self._made.instructions, state.instructions
         instructions = brought if brought is not None and (told or not own) else own
         messages = (*messages_of(state.history, "history"), *messages_of(items, "input"))
         request = self._rendered(instructions, (*state.history, *items))

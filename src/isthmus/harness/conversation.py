@@ -125,15 +125,17 @@ class Turn:
         self._conversation = conversation
         self._given = given
         self._in = False
+        self._seen: RunState | None = None
 
-    async def enter(self) -> RunState:
-        """Wait for the runs before this one, and give a copy of what they left."""
+    async def enter(self) -> RunState | None:
+        """Wait for the runs before this one, and give a copy of what they left; None if nothing has changed."""
         await self._conversation.queue.enter()
         self._in = True
-        return self.before()
+        return None if self._seen is self._conversation.state else self.before()
 
     def before(self) -> RunState:
         """A copy of what the run would begin from now; revisions are counted by the conversation, whatever is given."""
+        self._seen = self._conversation.state
         state = (self._given or self._conversation.state).copy()
         state.revision = self._conversation.state.revision
         if self._given is None:

@@ -248,7 +248,8 @@ class Kept:
     async def begin(self, run: Run) -> None:
         """Wait for the runs before this one, and begin from what they left."""
         before = await self.turn.enter()
-        run.begin(self.start(before), before)
+        if before is not None:
+            run.begin(self.start(before), before)
 
     async def end(self, run: Run) -> None:
         """Commit what a run left that returns something; one that failed or was stopped leaves all as it was."""

@@ -68,7 +68,7 @@ class AgentSnapshot:
     def __post_init__(self) -> None:
         _check_version(self.schema_version)
         checked = {
-            "agent_id": _agent_id(self.agent_id),
+            "agent_id": as_agent_id(self.agent_id),
             "created_at": _moment(self.created_at),
             "revision": _count(self.revision, "revision"),
             "state": _state(self.state),
@@ -92,7 +92,7 @@ class AgentSnapshot:
             SnapshotError: something in it has no plain JSON form; names the place.
         """
         moment = datetime.now(UTC) if created_at is None else created_at
-        return cls(agent_id=_agent_id(agent_id), created_at=moment, state=state.to_dict(), revision=state.revision)
+        return cls(agent_id=as_agent_id(agent_id), created_at=moment, state=state.to_dict(), revision=state.revision)
 
     def to_run_state(self) -> RunState:
         """The conversation; each call gives one of its own."""
@@ -156,13 +156,19 @@ def _plain(value: Any, place: str) -> Any:
         raise SnapshotError(str(error)) from error
 
 
-def _agent_id(given: Any) -> AgentId:
+def as_agent_id(given: AgentId | Mapping[str, str]) -> AgentId:
+    """Who an agent is, from either way to say it.
+
+    Raises:
+        SnapshotError: it is neither.
+    """
     if isinstance(given, AgentId):
         return given
-    if not isinstance(given, Mapping):
-        raise SnapshotError(f"agent_id: must be an object with type and key, not {given!r:.60}")
+    other: Any = given
+    if not isinstance(other, Mapping):
+        raise SnapshotError(f"agent_id: must be an object with type and key, not {other!r:.60}")
     try:
-        return AgentId(given.get("type"), given.get("key"))  # type: ignore[arg-type]
+        return AgentId(other.get("type"), other.get("key"))  # type: ignore[arg-type]
     except ValueError as error:
         raise SnapshotError(str(error)) from None
 
