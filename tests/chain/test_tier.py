@@ -41,7 +41,7 @@ async def _other_flow(ctx: Any) -> Any:
 
 
 def _tier(**changes: Any) -> Tier:
-    return Tier(**{"id": "t", "window_tokens": 100, "max_output_tokens": 10, "generate": _answer, **changes})
+    return Tier(**{"id": "t", "window_tokens": 8_000, "max_output_tokens": 10, "generate": _answer, **changes})
 
 
 def test_replacing_generate_drops_the_stream() -> None:
@@ -93,7 +93,7 @@ def test_one_word_as_supports_is_refused() -> None:
         ([_tier(window_tokens=0)], "tier 't': window_tokens.*above 0, not 0"),
         ([_tier(max_output_tokens=-1)], "tier 't': max_output_tokens.*above 0, not -1"),
         ([_tier(window_tokens=True)], "tier 't': window_tokens"),
-        ([_tier(max_output_tokens=100)], "tier 't': max_output_tokens.*smaller than window_tokens"),
+        ([_tier(max_output_tokens=8_000)], "tier 't': max_output_tokens.*smaller than window_tokens"),
         (_tier(), r"write \[tier\]"),
     ],
 )
@@ -155,6 +155,71 @@ def test_check_refuses_at_definition_time() -> None:
         chain.check({"tools", "images"})
     assert "tier 't' does not support images" in str(caught.value)
     assert "tier 'u' does not support images, tools" in str(caught.value)
+
+
+PNG = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUg=="
+PDF = "data:application/pdf;base64,JVBERi0xLjcKJQ=="
+
+
+def shown(url: str, kind: str = "image_url") -> dict[str, Any]:
+    """A part with this address."""
+    return {"type": kind, kind: {"url": url}} if kind == "image_url" else {"type": kind, "file": {"file_data": url}}
+
+
+@pytest.mark.parametrize(
+    ("message", "needed"),
+    [
+        ({"role": "user", "content": [shown(PNG)]}, "images"),
+        ({"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}, "images"),
+        ({"role": "user", "content": [shown(PDF)]}, "documents"),
+        ({"role": "user", "content": [shown(PDF, "file"), shown(PNG, "file")]}, "documents, images"),
+        ({"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}, "documents"),
+        (
+            {"role": "user", "content": {"type": "document", "source": {"type": "url", "url": "https://e.org"}}},
+            "documents",
+        ),
+        (
+            {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "UklG", "format": "wav"}}]},
+            "audio",
+        ),
+        ({"role": "tool", "tool_call_id": "c", "content": [shown(PNG)]}, "images"),
+        (
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [shown(PNG)]}]},
+            "images",
+        ),
+    ],
+)
+async def test_a_message_asks_for_what_it_shows(message: dict[str, Any], needed: str) -> None:
+    """Images, documents and sounds, in whatever spelling and in tool results too, are refused where nobody declared
+    them, before any tier is called; a tier that declares them gets the message."""
+
+    def never(ctx: GenerateContext) -> dict[str, Any]:
+        raise AssertionError("it was called")
+
+    chain = define_chain(id="chat", tiers=[_tier(id="plain", generate=never, supports={"tools"})])
+    with pytest.raises(InvalidRequestError, match=rf"tier 'plain' does not support {needed}"):
+        await chain.generate(GenerateContext(messages=(message,)))
+    able = _tier(id="able", supports={"images", "documents", "audio"})
+    assert (await define_chain(id="chat", tiers=[able]).generate(GenerateContext(messages=(message,)))).text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "text",
+        ["text", {"type": "text", "text": "x"}],
+        [shown("data:text/plain;base64,aGVsbG8=", "file")],
+        [{"type": "document", "source": {"type": "text", "data": "x", "media_type": "text/plain"}}],
+        [{"type": "mystery"}, {"type": ["image"]}, 5, None],
+        [{"type": "image_url"}],
+    ],
+)
+async def test_text_asks_for_nothing(content: Any) -> None:
+    """Text, text files that are here and parts that nobody can read need no support: whether they can be said is the
+    adapter's to tell."""
+    chain = define_chain(id="chat", tiers=[_tier(id="plain")])
+    assert (await chain.generate(GenerateContext(messages=({"role": "user", "content": content},)))).text
 
 
 async def test_any_kind_of_adapter_is_a_tier() -> None:

@@ -10,7 +10,7 @@ from isthmus.errors import InvalidRequestError
 from isthmus.harness.errors import SnapshotError
 from isthmus.harness.state import RunState
 from isthmus.models import PromptSpec, PromptTemplate, internal_message
-from isthmus.models.messages import live_form
+from isthmus.models.messages import LiveForm
 
 USER = {"role": "user", "content": "hi"}
 VIEW = internal_message({"role": "user", "content": "sees a"}, origin="ui", ephemeral=True)
@@ -41,7 +41,7 @@ def test_a_state_shares_nothing_with_what_it_was_made_from() -> None:
 def test_a_live_object_stays_beside_its_native_form() -> None:
     """The author's own reply still hangs on the message of a copy."""
     held = object()
-    message = {"role": "assistant", "content": "a", "_isthmus": {"native": live_form({"dialect": "x"}, held)}}
+    message = {"role": "assistant", "content": "a", "_isthmus": {"native": LiveForm.of({"dialect": "x"}, held)}}
     assert RunState(history=[message]).copy().history[0]["_isthmus"]["native"].held is held
 
 

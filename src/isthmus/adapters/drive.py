@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 from isthmus.adapters.base import ModelAdapter
 from isthmus.adapters.codec import Codec, Decoder, Reply, Request, Transport
-from isthmus.errors import ProtocolError, TierError, TransientError
+from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, Finish, Note, StepResult, framed
 from isthmus.models.fold import Fold, close, folded
@@ -101,7 +101,7 @@ class WireAdapter(ModelAdapter):
 
         What the reply is decides how it is read, not what was asked for: servers answer either with either.
         """
-        opened = self._open(self.codec.encode(ctx, stream=True))
+        opened = self._open(self._encoded(ctx, stream=True))
         del ctx
         async with opened as reading:
             try:
@@ -124,9 +124,19 @@ class WireAdapter(ModelAdapter):
                 frame = frames = None  # type: ignore[assignment]
                 raise error.with_traceback(None) from error.__cause__
 
+    def _encoded(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        try:
+            return self._encode(ctx, stream=stream)
+        except (RecursionError, TypeError) as error:
+            # No other tier could say it either.
+            raise InvalidRequestError(
+                f"the request has no JSON form ({error}): its messages, tools and options must be plain values, "
+                "and not nested hundreds deep"
+            ) from error
+
     async def _whole(self, fold: Fold, ctx: GenerateContext) -> None:
         """The same for a reply asked for whole, into a fold: nobody waits for its events one by one."""
-        opened = self._open(self.codec.encode(ctx, stream=False))
+        opened = self._open(self._encoded(ctx, stream=False))
         del ctx
         async with opened as reading:
             try:
@@ -136,6 +146,10 @@ class WireAdapter(ModelAdapter):
             except TierError as error:
                 frames = None
                 raise error.with_traceback(None) from error.__cause__
+
+    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        """The request for a context, once a call."""
+        return self.codec.encode(ctx, stream=stream)
 
     @asynccontextmanager
     async def _open(self, request: Request) -> AsyncGenerator[_Reading, None]:
@@ -190,7 +204,7 @@ class WireAdapter(ModelAdapter):
         body = redact(text, self.keys.secrets()).encode()
         if hooks.listening():
             hooks.emit(hooks.WireChunk(url=clean_url(url), data=body))
-        headers = {"date": formatdate(usegmt=True), **reply.headers}
+        headers = reply.headers if "date" in reply.headers else {**reply.headers, "date": formatdate(usegmt=True)}
         return self.codec.classify(WireReply(reply.status, headers, body))
 
     async def _heard(self, chunks: AsyncIterator[bytes], url: str) -> AsyncGenerator[bytes, None]:

@@ -43,7 +43,7 @@ class DefaultAgent:
     Args:
         descriptor: what the agent is; a subclass may have it as an attribute. In its place, by keyword: `model`,
             `instructions`, `tools`, `name`, `max_output_tokens` and `output`, as `AgentDescriptor` has them.
-        limits: what ends a run that does not end by itself.
+        limits: what ends a run that does not end by itself; a chain's own budget lowers them.
         owns_model: whether `aclose` closes the model.
         runner: how runs are driven; its `max_turns` is one of the limits.
         agent_id: who the agent is: an `AgentId` or a dict of `type` and `key`; None takes the one that was kept, or
@@ -97,7 +97,6 @@ class DefaultAgent:
         self.model = made.model
         self.name = made.name
         self.tools = made.policy
-        self._limits = _limits(limits, runner)
         self._runner = Runner() if getattr(made.model, "handles_retries", False) or runner is None else runner
         self._request = GenerateContext(
             max_output_tokens=made.max_output_tokens,
@@ -105,6 +104,7 @@ class DefaultAgent:
             options=dict(made.model_args),
         )
         self._chain = of(made.model)
+        self._limits = _limits(limits, runner).within(self._chain.budget)
         self._owns_model = owns_model
         if self.tools.tools:
             self._chain.check({"tools"})

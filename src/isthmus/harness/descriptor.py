@@ -53,7 +53,7 @@ class AgentDescriptor:
     @property
     def policy(self) -> Tools:
         """The tools with their policy."""
-        return self.tools if isinstance(self.tools, Tools) else Tools(tuple(self.tools))
+        return self.tools if isinstance(self.tools, Tools) else Tools(self.tools)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

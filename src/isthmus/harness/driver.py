@@ -48,17 +48,19 @@ class Run:
         state: where the machine stands.
         effects: what it wants done.
         context: what tools are told.
-        before: the conversation that it began from.
+        origin: the conversation that it began from.
         retries: how often a model call that failed before any content may be made anew, and after which failures.
         replies: what the models have replied.
         error: what went wrong outside of the machine, e.g. where the conversation is kept.
         ended: the result, once it was made.
+        active: what is called: the run's own copy of a chain.
+        before: how many tries that had made before.
     """
 
     state: LoopState
     effects: deque[Effect]
     context: ToolExecutionContext
-    before: RunState
+    origin: RunState
     retries: tuple[int, Callable[[Exception], bool]] = (0, _passes)
     replies: tuple[StepResult, ...] = ()
     error: Exception | None = None
@@ -70,11 +72,14 @@ class Run:
     results: tuple[ToolResult, ...] = ()
     started: frozenset[str] = frozenset()
     closing: bool = False
+    concluded: bool = False
+    active: Any = None
+    before: int = 0
 
     def begin(self, begun: Begun, before: RunState) -> None:
         """Begin, or begin anew from another conversation."""
         (self.state, effects), self.context = begun
-        self.effects, self.before = deque(effects), before
+        self.effects, self.origin = deque(effects), before
 
     def next(self) -> Effect | None:
         """The next effect to carry out; None once the run is over."""
@@ -139,10 +144,30 @@ class Run:
             final_output=outcome.final_output,
             outcome=outcome,
             replies=self.replies,
-            before=self.before,
+            before=self.origin,
             committed=committed,
         )
         return self.ended
+
+    def conclude(self) -> None:
+        """Enter the tries in the outcome, and tell the listeners; once."""
+        outcome = self.outcome
+        if outcome is None or self.concluded:
+            return
+        self.concluded = True
+        self.outcome = outcome = replace(outcome, attempts=getattr(self.active, "attempts", ())[self.before :])
+        hooks.emit(
+            hooks.TurnEnded(
+                agent=self.context.agent_name or "",
+                run_id=self.context.run_id or "",
+                outcome=outcome.outcome,
+                reason=outcome.reason,
+                steps=outcome.steps,
+                tier=outcome.tier,
+                usage=outcome.usage,
+                cost=outcome.cost,
+            )
+        )
 
     async def carry_out(self, effect: Effect) -> AsyncGenerator[AgentEvent, None]:
         """The events of an effect other than a model call; a batch of calls is reported at its end."""
@@ -193,6 +218,7 @@ async def _drive(run: Run, model: Any, watch: Watchdog, kept: Kept | None) -> As
         if kept is not None:
             await kept.begin(run)
         async with model.open_run() as active:
+            run.active, run.before = active, len(getattr(active, "attempts", ()))
             while not run.closing and (effect := run.next()) is not None:
                 watch.task = asyncio.current_task(loop)
                 if not isinstance(effect, CallModel):
@@ -229,6 +255,7 @@ async def _drive(run: Run, model: Any, watch: Watchdog, kept: Kept | None) -> As
         run.stop(sys.exception())
         if kept is not None:
             kept.turn.leave()
+        run.conclude()
     if run.outcome is not None:
         _raise_failure(run.outcome)
 
@@ -255,6 +282,7 @@ class Kept:
         """Commit what a run left that returns something; one that failed or was stopped leaves all as it was."""
         if run.outcome is None or run.outcome.outcome == "failed":
             return
+        run.conclude()
         try:
             await self.turn.commit(run.end(run.outcome, committed=True).run_state)
         finally:
@@ -348,6 +376,7 @@ class RunStream:
         await self._events.aclose()
         await self._shown.aclose()
         run.stop()
+        run.conclude()
 
     async def result(self) -> RunResult:
         """Read to the end and return the result; what was already read counts. A cut run returns too.

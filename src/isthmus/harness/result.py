@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from isthmus.adapters.views import to_response
+from isthmus.chain.ledger import Attempt
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.state import RunState
 from isthmus.models.events import FinishReason, StepResult, Usage
@@ -68,6 +69,11 @@ class RunResult:
     def usage(self) -> Usage | None:
         """The tokens of all steps together."""
         return self.outcome.usage
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Every try of every model call, failed ones too."""
+        return self.outcome.attempts
 
     def to_dict(self, *, include_internal: bool = False) -> dict[str, Any]:
         """The outcome as plain JSON values, with the answer under `final_output`.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus.errors import ModelBehaviorError, ModelsException, RunErrorDetails
     from isthmus.models.accessors import UsageTotals, get_reasoning_phase, get_usage_totals
+    from isthmus.models.adaptive import AdaptiveConcurrencyLimiter
     from isthmus.models.cancellation import CancellationToken
     from isthmus.models.config import Config
     from isthmus.models.contract import GenerateContext, ToolSpec
@@ -94,7 +95,7 @@ if TYPE_CHECKING:
     from isthmus.models.steering import SteeringInput, SteeringReceipt
     from isthmus.models.strictness import SCHEMA_NORMALIZATION_ERROR, ensure_strict_json_schema
     from isthmus.models.tools import RunStateView, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
-    from isthmus.models.typed import TypedMessage
+    from isthmus.models.typed import MessageDict, TypedMessage
 
 _PLACES = {
     "AudioContent": "parts",
@@ -103,6 +104,7 @@ _PLACES = {
     "ChatCompletionsOutputAdapter": "outputs",
     "Choice": "responses",
     "ChoiceLogprobs": "responses",
+    "AdaptiveConcurrencyLimiter": "adaptive",
     "CompositeRateLimiter": "limits",
     "ConcurrentRequestLimiter": "limits",
     "Config": "config",
@@ -116,6 +118,7 @@ _PLACES = {
     "ImagePart": "promptparts",
     "Media": "media",
     "Message": "responses",
+    "MessageDict": "typed",
     "MessageRole": "enums",
     "Model": "model",
     "ModelContinuation": "enums",
@@ -205,6 +208,7 @@ __all__ = [
     "DEFAULT_RETRY_STATUS_CODES",
     "ESCAPE_SEQUENCE_RETRY_MESSAGE",
     "SCHEMA_NORMALIZATION_ERROR",
+    "AdaptiveConcurrencyLimiter",
     "AudioContent",
     "CallContent",
     "CancellationToken",
@@ -222,6 +226,7 @@ __all__ = [
     "ImagePart",
     "Media",
     "Message",
+    "MessageDict",
     "MessageRole",
     "Model",
     "ModelBehaviorError",

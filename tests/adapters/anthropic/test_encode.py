@@ -12,6 +12,7 @@ import pytest
 from isthmus.adapters.anthropic.codec import MessagesCodec
 from isthmus.adapters.anthropic.encode import Defaults
 from isthmus.errors import InvalidRequestError
+from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.wire.frame import Frame
 from support.anthropic_fold import answer, call, calls, codes, request, user
@@ -40,11 +41,9 @@ class Form:
         return None if self._text else {"type": "json_schema"}
 
 
-class Capabilities:
-    """What a model can do about thinking."""
-
-    def __init__(self, adaptive: bool = True, default_on: bool = False, disable: bool = True) -> None:
-        self.adaptive_thinking, self.thinking_default_on, self.thinking_disable = adaptive, default_on, disable
+def able(*, adaptive: bool = True, default_on: bool = False, disable: bool = True) -> ModelCapabilities:
+    """What a model can do, in the words of these tests."""
+    return ModelCapabilities(adaptive_thinking=adaptive, thinking_default_on=default_on, thinking_disable=disable)
 
 
 def codec(**defaults: Any) -> MessagesCodec:
@@ -247,6 +246,16 @@ def test_an_output_form_is_sent_closed_beside_the_effort():
     assert "output_config" not in request(user(), output=Form(schema, text=True))[0]
 
 
+def test_a_form_that_the_api_would_refuse_is_asked_for_in_words():
+    """F08: an object with keys of any name fails no request: its schema joins the instructions, with a note."""
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+    body, made = request(user(), brief="Be brief.", output=Form(schema), effort="low")
+    assert body["output_config"] == {"effort": "low"}
+    assert body["system"].startswith("Be brief.")
+    assert body["system"].endswith('{"type":"object","additionalProperties":{"type":"integer"}}')
+    assert codes(made) == ["parameter-changed", "output-strategy"]
+
+
 def test_a_property_called_like_a_keyword_is_no_schema_of_its_own():
     """Closing the objects of a schema reads keywords as keywords and the names of properties as names."""
     schema = {
@@ -271,10 +280,10 @@ def test_an_effort_is_adaptive_thinking_at_that_level(effort):
     ("capabilities", "thinking", "effort"),
     [
         (None, None, None),
-        (Capabilities(), None, None),
-        (Capabilities(default_on=True), {"type": "disabled"}, None),
-        (Capabilities(default_on=True, disable=False), {"type": "adaptive"}, "low"),
-        (Capabilities(adaptive=False, default_on=True), None, None),
+        (able(), None, None),
+        (able(default_on=True), {"type": "disabled"}, None),
+        (able(default_on=True, disable=False), {"type": "adaptive"}, "low"),
+        (able(adaptive=False, default_on=True), None, None),
     ],
 )
 def test_off_is_what_the_model_needs_to_be_off(capabilities, thinking, effort):
@@ -286,7 +295,7 @@ def test_off_is_what_the_model_needs_to_be_off(capabilities, thinking, effort):
 
 def test_an_endpoint_without_adaptive_thinking_gets_no_thinking_field():
     """Seed 000: adaptive_thinking = false sends no field, and the level that was left out is noted or refused."""
-    made = codec(capabilities=Capabilities(adaptive=False))
+    made = codec(capabilities=able(adaptive=False))
     body, sent = request(user(), codec=made, effort="high")
     assert "thinking" not in body
     assert "output_config" not in body

@@ -208,7 +208,7 @@ def _block_of(kind: str, source: dict[str, Any], read: Any, place: str, notes: l
 
 def _rest(read: Any, place: str, notes: list[Note]) -> dict[str, Any]:
     """The members that another spelling's part may bring along; the others are noted."""
-    lost = [str(key) for key in read.extra if key not in ("cache_control", RESERVED)]
+    lost = [name for name in read.beside if name not in ("cache_control", RESERVED)]
     if lost:
         notes.append(Note(NoteCode.PARAMETER_DROPPED, f"{place}: {', '.join(lost)} left out"))
     return {"cache_control": read.extra["cache_control"]} if "cache_control" in read.extra else {}
