@@ -18,7 +18,7 @@ from isthmus.models.jsontext import loads
 from isthmus.observability import hooks
 from isthmus.secret import HIDDEN, Address, Secret, clean_url, redact
 from isthmus.wire.call import Ended, WireReply
-from isthmus.wire.frame import Frame
+from isthmus.wire.frame import MOST_BYTES, Frame
 from isthmus.wire.ndjson import NDJSONParser
 from isthmus.wire.sse import SSEParser
 
@@ -60,8 +60,10 @@ class WireAdapter(ModelAdapter):
         transport: how it gets there.
         keys: what authorises it.
         base_url: where; paths are appended.
+        max_reply_bytes: the most bytes that a reply may have, decompressed, and so a bound for the memory it takes.
     """
 
+    max_reply_bytes: int = 256 * 1024 * 1024
     codec: Codec
     transport: Transport
     keys: Keys
@@ -137,6 +139,7 @@ class WireAdapter(ModelAdapter):
                 if hooks.listening():
                     chunks = self._heard(chunks, self._url(request))
                 reading = _Reading(self.codec, request, reply=reply, chunks=chunks, secrets=self.keys.secrets)
+                reading.limit = self.max_reply_bytes
                 # A body may be large, and a reply take long.
                 del request
                 try:
@@ -215,13 +218,16 @@ class _Reading:
         "_parser",
         "_reply",
         "_secrets",
+        "_size",
         "_streamed",
         "_whole",
         "complete",
         "decoder",
+        "limit",
     )
 
     decoder: Decoder
+    limit: int
     _parser: SSEParser | NDJSONParser | None
 
     def __init__(
@@ -239,6 +245,7 @@ class _Reading:
         self._streamed, self._framing = request.call.stream, request.call.framing
         self._reply, self._chunks = reply, chunks
         self._whole = False
+        self._size = 0
         self._parser = None
         self.complete = False
 
@@ -246,7 +253,7 @@ class _Reading:
         """The frames in the next bytes; None at the end of the body, or of the reply.
 
         Raises:
-            ProtocolError: the first bytes are neither of a stream nor of a document; an event is too large.
+            ProtocolError: the first bytes are neither of a stream nor of a document; an event, or all, is too large.
             TransientError: it is a document that was cut.
         """
         parser = self._parser
@@ -258,26 +265,38 @@ class _Reading:
             chunk = await self._chunks.__anext__()
         except StopAsyncIteration:
             return None
+        self._count(chunk)
         return parser.feed(chunk)
+
+    def _count(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        if self._size > self.limit:
+            raise ProtocolError(f"the reply has more than {self.limit} bytes: is max_reply_bytes of the adapter right?")
 
     async def _first(self) -> Iterable[Frame]:
         """The frames in the first bytes, which tell what the reply is: the one of a document is all of it."""
         reply, chunks = self._reply, self._chunks
         kind = reply.headers.get("content-type", "").split(";")[0].strip().lower()
-        first = b""
+        pieces, start = [], b""
         async for chunk in chunks:
-            first += chunk
-            if kind in _STREAM_TYPES or len(first.lstrip(_BLANK)) >= _TELLING:
+            self._count(chunk)
+            pieces.append(chunk)
+            start = (start + chunk).lstrip(_BLANK)
+            if kind in _STREAM_TYPES or len(start) >= _TELLING:
                 break
+        first = b"".join(pieces)
         whole = self._is_document(kind, first)
         if whole is None:
             raise self._neither(kind, reply.status, first)
         self._whole = whole
         self.decoder = self._codec.decoder(whole=whole)
         if not whole:
-            parser = self._parser = _PARSERS[self._framing]()
+            parser = self._parser = _PARSERS[self._framing](min(self.limit, MOST_BYTES))
             return parser.feed(first)
-        frame = Frame(first + b"".join([chunk async for chunk in chunks]))
+        async for chunk in chunks:
+            self._count(chunk)
+            pieces.append(chunk)
+        frame = Frame(b"".join(pieces))
         if reply.ended is not Ended.FRAMED and not _is_whole(frame):
             raise TransientError(f"the reply was cut after {len(frame.data)} bytes")
         return (frame,)

@@ -18,7 +18,7 @@ from isthmus.adapters.openai_responses.errors import response_error
 from isthmus.adapters.openai_responses.sdk import Connection, SdkReply, opened, sdk_options, wait_after
 from isthmus.adapters.render import RoleDict, read_tools, remembered
 from isthmus.adapters.views import from_response, to_model_event, to_response
-from isthmus.errors import CallCancelledError, ConfigError, TierError
+from isthmus.errors import CallCancelledError, ConfigError, ProtocolError, TierError
 from isthmus.models.config import Config
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import CallDelta, Event, FinishReason, Note, Reasoning, StepResult, Text
@@ -31,7 +31,7 @@ from isthmus.models.output import resolve_output_schema
 from isthmus.models.responses import ModelResponse, ModelStreamEvent
 from isthmus.models.retry import RetryPolicy, tried
 from isthmus.secret import redact
-from isthmus.wire.frame import Frame
+from isthmus.wire.frame import MOST_BYTES, Frame
 from isthmus.wire.sse import SSEParser
 
 _LATER = ("websocket", "async_tools")
@@ -68,6 +68,8 @@ class ResponsesClient(Model[ModelResponse]):
     """
 
     handles_retries = True
+    max_reply_bytes: int = 256 * 1024 * 1024
+    """The most bytes that a reply may have, decompressed."""
     supports = frozenset({"tools", "parallel-tools", "images", "documents", "output-schema"})
 
     def __init__(self, config: Config, refusal_context: str | None = None, **default_call_args: Any) -> None:
@@ -237,7 +239,7 @@ class ResponsesClient(Model[ModelResponse]):
         """The events of a reply, whichever way it came."""
         decoder, fold = asked.codec.decoder(whole=not reply.is_stream), Fold()
         try:
-            async for frames in _frames(reply):
+            async for frames in _frames(reply, self.max_reply_bytes):
                 for frame in frames:
                     events = list(decoder.feed(frame))
                     fold.extend(events)
@@ -315,15 +317,24 @@ class ResponsesFactory(Factory[ModelResponse]):
     client = ResponsesClient
 
 
-async def _frames(reply: SdkReply) -> AsyncIterator[Iterable[Frame]]:
+async def _frames(reply: SdkReply, limit: int) -> AsyncIterator[Iterable[Frame]]:
     if not reply.is_stream:
-        body = b"".join([chunk async for chunk in reply.chunks()])
+        body = b"".join([chunk async for chunk in _counted(reply, limit)])
         yield (Frame(body),)
         return
-    parser = SSEParser()
-    async for chunk in reply.chunks():
+    parser = SSEParser(min(limit, MOST_BYTES))
+    async for chunk in _counted(reply, limit):
         yield parser.feed(chunk)
     yield parser.close()
+
+
+async def _counted(reply: SdkReply, limit: int) -> AsyncIterator[bytes]:
+    size = 0
+    async for chunk in reply.chunks():
+        size += len(chunk)
+        if size > limit:
+            raise ProtocolError(f"the reply has more than {limit} bytes: is max_reply_bytes of the client right?")
+        yield chunk
 
 
 def _shown(events: list[Event], frame: Frame, decoder: ResponsesDecoder) -> Iterable[ModelStreamEvent]:
