@@ -151,9 +151,15 @@ def test_each_fault_class_is_tied_to_a_law_or_to_what_it_waits_for() -> None:
 def test_each_test_that_the_table_of_the_sources_names_exists() -> None:
     """Every row of the table names a test that is there, and no test of the acceptance files is left out of it."""
     named = re.findall(r"\| `(tests/\S+\.py)::(test_\w+)` \|$", (ROOT / "docs/seeds.md").read_text("utf-8"), re.M)
-    rows = re.findall(r"^\| (?!asked|---)", (ROOT / "docs/seeds.md").read_text("utf-8"), re.M)
+    rows = re.findall(r"^\| (?!asked|block|---)", (ROOT / "docs/seeds.md").read_text("utf-8"), re.M)
     assert len(named) == len(rows) > 50
     texts = {path: (ROOT / path).read_text("utf-8") for path, _ in named}
     assert not [f"{path}::{name}" for path, name in named if not re.search(rf"def {name}\(", texts[path])]
     for path in ("tests/acceptance/test_seed_000.py", "tests/acceptance/test_seed_001.py"):
         assert {name for where, name in named if where == path} == set(re.findall(r"def (test_\w+)\(", texts[path]))
+
+
+def test_every_page_of_the_docs_is_linked_from_the_readme() -> None:
+    """The table of the README leads to every page, each page once."""
+    linked = re.findall(r"\]\((docs/\w+\.md)\)", (ROOT / "README.md").read_text("utf-8"))
+    assert sorted(linked) == sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))

@@ -12,6 +12,7 @@ import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ import pytest
 
 from isthmus import build, connect, define_chain
 from isthmus.adapters.anthropic import AnthropicAdapter
+from isthmus.adapters.bedrock import BedrockAdapter
+from isthmus.adapters.langserve import LangServeAdapter
 from isthmus.adapters.openai_chat import OpenAIChatAdapter
 from isthmus.chain import RetryPolicy
 from isthmus.errors import IsthmusError, TierError
@@ -31,7 +34,14 @@ from support.loopback import CLOSE, HOLD, RESET, LoopbackServer, stream, whole
 ASK = GenerateContext(messages=({"role": "user", "content": "hello"},))
 # One that looks like a key, and one that does not.
 KEYS = ["sk-CANARY-0123456789abcdef", "CANARYplainWords+42"]
-ADAPTERS = {"chat": OpenAIChatAdapter, "messages": AnthropicAdapter}
+ADAPTERS = {
+    "chat": OpenAIChatAdapter,
+    "messages": AnthropicAdapter,
+    "converse": BedrockAdapter,
+    "runnable": LangServeAdapter,
+}
+# To a runnable any JSON with a content is a reply.
+REPLIES = {("runnable", "wrong-json")}
 
 
 @pytest.fixture
@@ -159,9 +169,8 @@ async def failures(call: Callable[[], Any]) -> list[BaseException]:
     return caught
 
 
-@pytest.mark.parametrize("kind", list(echo("")))
+@pytest.mark.parametrize(("dialect", "kind"), [pair for pair in product(ADAPTERS, echo("")) if pair not in REPLIES])
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("dialect", ADAPTERS)
 async def test_no_failing_call_shows_its_key(home: Home, dialect: str, key: str, kind: str) -> None:
     """F29: a server that echoes the key in header and body, makes no error, record or log show it."""
     async with LoopbackServer([echo(key)[kind]]) as server:

@@ -2,11 +2,8 @@
 
 from typing import Any, TypedDict
 
-import pytest
-
-import isthmus.models
 from isthmus import Agent
-from isthmus.models import PromptSpec, PromptTemplate, Tools, as_tool, render_instruction_text
+from isthmus.models import OutputSchema, PromptSpec, PromptTemplate, Tools, as_tool, render_instruction_text
 from support.turns import Turns, asks, call, says
 
 
@@ -35,10 +32,6 @@ async def _answers(instructions: Any) -> None:
 
 async def test_the_example_of_the_page() -> None:
     """The example runs as it is written, and its pieces answer a question."""
-    if "OutputSchema" not in isthmus.models.__all__:
-        pytest.skip("OutputSchema is being built")
-    from isthmus.models import OutputSchema
-
     risk_prompt = PromptTemplate[RiskVars, str](
         system_template="You review {{ portfolio_tier }} portfolio risk alerts.",
         output_schema=OutputSchema(str),

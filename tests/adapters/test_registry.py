@@ -288,3 +288,10 @@ def test_a_shared_path_is_told_apart_by_the_body(body: dict[str, str], found: bo
 def test_recordings_are_recognised_by_path(path: str, found: bool) -> None:
     """The built-in table says whose requests end like that."""
     assert (provider_of(path, {}) is not None) is found
+
+
+@pytest.mark.parametrize("action", ["invoke", "invoke-with-response-stream", "converse", "converse-stream"])
+def test_a_star_in_a_path_stands_for_anything(action):
+    """A row whose paths hold a model's id knows its requests by what stands around it, and no others."""
+    assert provider_of(f"/model/us.amazon.m%3A0/{action}?x=1", {}) == "bedrock"
+    assert provider_of(f"/chain/{action}", {}) != "bedrock"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -294,15 +295,54 @@ def test_tools_are_read_in_every_shape() -> None:
         list(read_tools([{"description": "nameless"}]))
 
 
-async def test_what_is_not_text_in_a_result_is_noted_on_the_chat_face() -> None:
-    """F19: the chat face takes results as text, so that an image in one is left out with a note."""
+async def test_what_is_not_text_in_a_result_follows_it_on_the_chat_face() -> None:
+    """F19: the chat face takes results as text: an image in one is shown in a user message after all results."""
     image = {"type": "image_url", "image_url": {"url": "https://e.org/a.png"}}
-    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    calls = [{"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}} for name in "cd"]
     history = (
         {"role": "assistant", "content": None, "tool_calls": calls},
         {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "see"}, image]},
+        {"role": "tool", "tool_call_id": "d", "content": [image]},
+        {"role": "user", "content": "And?"},
     )
     notes: list[Note] = []
     made = await chat_messages(GenerateContext(messages=history), Turns(neutral_turns, "d"), notes=notes)
-    assert made[1]["content"] == "see"
-    assert [note.detail for note in notes] == ["messages[1]: what is not text in a tool's result was left out"]
+    assert [turn["role"] for turn in made] == ["assistant", "tool", "tool", "user", "user"]
+    assert [turn["content"] for turn in made[1:3]] == ["see", "The result is in the user message that follows."]
+    assert [part.get("type") for part in made[3]["content"]] == ["text", "image_url", "text", "image_url"]
+    leads = [part["text"] for part in made[3]["content"][::2]]
+    assert leads == [f"This is what tool call {name} returned beside text:" for name in "cd"]
+    moved = "what is not text in the result was moved into a user message after it"
+    assert [note.detail for note in notes] == [f"messages[{place}]: {moved}" for place in (1, 2)]
+    (*_, last) = await chat_messages(GenerateContext(messages=history[:2]), Turns(neutral_turns, "d"), notes=notes)
+    assert last["content"][1] == image
+
+
+def test_blocks_of_a_tool_turn_lose_nothing() -> None:
+    """F16: reasoning, server blocks, members of a text and the failure of a result stay, in dicts and in objects."""
+    thinking = {"type": "thinking", "thinking": "t", "signature": "s"}
+    server = {"type": "server_tool_use", "id": "s1", "name": "search", "input": {}}
+    text = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
+    use = {"type": "tool_use", "id": "c", "name": "f", "input": {"n": 10**20}}
+    failed = {"type": "tool_result", "tool_use_id": "c", "content": "no", "is_error": True}
+    for wrap in (dict, lambda block: SimpleNamespace(**block)):
+        blocks = [wrap(block) for block in (thinking, text, server, use)]
+        turns = [{"role": "assistant", "content": blocks}, {"role": "user", "content": [wrap(failed), wrap(text)]}]
+        said, result, rest = read_context(turns).messages
+        assert said["content"] == [thinking, text, server]
+        assert said["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"n":100000000000000000000}'}
+        assert result == {"role": "tool", "tool_call_id": "c", "content": "no", "is_error": True}
+        assert rest == {"role": "user", "content": [text]}
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        ({"type": "tool_use", "id": 5, "name": "f", "input": {}}, "needs an id and a name"),
+        ({"type": "tool_result", "content": "x"}, "needs the id of the call"),
+    ],
+)
+def test_a_block_that_cannot_be_read_is_named(block: dict[str, Any], words: str) -> None:
+    """A call without an id, or a result of no call, is refused with its place."""
+    with pytest.raises(InvalidRequestError, match=rf"messages\[1\]\.content\[0\]: .*{words}"):
+        read_context([{"role": "user", "content": "x"}, {"role": "assistant", "content": [block]}])

@@ -93,6 +93,7 @@ _PINS: dict[str, tuple[str, ...]] = {
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
     "xllamacpp": ("isthmus.adapters.local",),
     "openai": ("isthmus.adapters.openai_responses.sdk",),
+    "botocore": ("isthmus.adapters.bedrock",),
 }
 
 
@@ -104,7 +105,9 @@ def may_use(name: str, library: str) -> bool:
 # Signatures that DESIGN section 4 or a seed fixes.
 CONSTRUCTORS = {
     "AnthropicAdapter",
+    "BedrockAdapter",
     "DefaultAgent",
+    "LangServeAdapter",
     "LocalAdapter",
     "OpenAIChatAdapter",
     "OpenAIResponsesAdapter",
@@ -162,7 +165,13 @@ BOUNDARIES = {
 PROVIDERS = ("anthropic", "openai", "bedrock", "langserve", "litellm", "xllamacpp", "claude", "gpt-", "gemini", "groq")
 
 _MAY_NAME: dict[str, tuple[str, ...]] = {
-    "anthropic": ("isthmus.adapters.anthropic", "isthmus.adapters.registry", "isthmus.conformance.wire_messages"),
+    "anthropic": (
+        "isthmus.adapters.anthropic",
+        "isthmus.adapters.bedrock",
+        "isthmus.adapters.registry",
+        "isthmus.conformance.wire_messages",
+    ),
+    "bedrock": ("isthmus.adapters.bedrock",),
     "claude": ("isthmus.adapters.anthropic",),
     # The public spelling of one dialect's native items is fixed by seed 004 and DESIGN section 3.
     "openai": (
@@ -173,6 +182,7 @@ _MAY_NAME: dict[str, tuple[str, ...]] = {
         "isthmus.conformance.wire_chat",
     ),
     "gpt-": ("isthmus.adapters.openai_chat",),
+    "langserve": ("isthmus.adapters.langserve",),
     "xllamacpp": ("isthmus.adapters.local",),
 }
 

@@ -157,6 +157,71 @@ def test_check_refuses_at_definition_time() -> None:
     assert "tier 'u' does not support images, tools" in str(caught.value)
 
 
+PNG = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUg=="
+PDF = "data:application/pdf;base64,JVBERi0xLjcKJQ=="
+
+
+def shown(url: str, kind: str = "image_url") -> dict[str, Any]:
+    """A part with this address."""
+    return {"type": kind, kind: {"url": url}} if kind == "image_url" else {"type": kind, "file": {"file_data": url}}
+
+
+@pytest.mark.parametrize(
+    ("message", "needed"),
+    [
+        ({"role": "user", "content": [shown(PNG)]}, "images"),
+        ({"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}, "images"),
+        ({"role": "user", "content": [shown(PDF)]}, "documents"),
+        ({"role": "user", "content": [shown(PDF, "file"), shown(PNG, "file")]}, "documents, images"),
+        ({"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}, "documents"),
+        (
+            {"role": "user", "content": {"type": "document", "source": {"type": "url", "url": "https://e.org"}}},
+            "documents",
+        ),
+        (
+            {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "UklG", "format": "wav"}}]},
+            "audio",
+        ),
+        ({"role": "tool", "tool_call_id": "c", "content": [shown(PNG)]}, "images"),
+        (
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [shown(PNG)]}]},
+            "images",
+        ),
+    ],
+)
+async def test_a_message_asks_for_what_it_shows(message: dict[str, Any], needed: str) -> None:
+    """Images, documents and sounds, in whatever spelling and in tool results too, are refused where nobody declared
+    them, before any tier is called; a tier that declares them gets the message."""
+
+    def never(ctx: GenerateContext) -> dict[str, Any]:
+        raise AssertionError("it was called")
+
+    chain = define_chain(id="chat", tiers=[_tier(id="plain", generate=never, supports={"tools"})])
+    with pytest.raises(InvalidRequestError, match=rf"tier 'plain' does not support {needed}"):
+        await chain.generate(GenerateContext(messages=(message,)))
+    able = _tier(id="able", supports={"images", "documents", "audio"})
+    assert (await define_chain(id="chat", tiers=[able]).generate(GenerateContext(messages=(message,)))).text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "text",
+        ["text", {"type": "text", "text": "x"}],
+        [shown("data:text/plain;base64,aGVsbG8=", "file")],
+        [{"type": "document", "source": {"type": "text", "data": "x", "media_type": "text/plain"}}],
+        [{"type": "mystery"}, {"type": ["image"]}, 5, None],
+        [{"type": "image_url"}],
+    ],
+)
+async def test_text_asks_for_nothing(content: Any) -> None:
+    """Text, text files that are here and parts that nobody can read need no support: whether they can be said is the
+    adapter's to tell."""
+    chain = define_chain(id="chat", tiers=[_tier(id="plain")])
+    assert (await chain.generate(GenerateContext(messages=({"role": "user", "content": content},)))).text
+
+
 async def test_any_kind_of_adapter_is_a_tier() -> None:
     """A class adapter of any face and a `Model` stand in a chain beside plain tiers, and serve."""
 

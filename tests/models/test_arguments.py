@@ -59,7 +59,7 @@ def test_integers_in_other_spellings_are_exact(text: str, number: int) -> None:
     assert got(TOOL, f'{{"whole": {text}}}')["whole"] == number
 
 
-@pytest.mark.parametrize("text", ["1.5", "1e400", "1e999999999", "9007199254740993.5"])
+@pytest.mark.parametrize("text", ["1.5", "1e400", "1e999999999", "9007199254740993.5", "NaN", "-Infinity"])
 def test_what_is_no_integer_is_refused(text: str) -> None:
     """F30: a number that is no integer, or that nobody can hold, is sent back and never rounded."""
     with pytest.raises(ArgumentsError, match="whole"):

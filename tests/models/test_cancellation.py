@@ -42,3 +42,20 @@ async def test_waiting_leaves_nothing_behind() -> None:
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(token.wait(), 0.001)
     assert token._callbacks == []
+
+
+def test_a_callback_that_raises_keeps_none_of_the_others_from_their_call() -> None:
+    """All are called, in the order in which they came; then `cancel` raises what one of them raised."""
+    token, called = CancellationToken(), []
+
+    def fail() -> None:
+        called.append("b")
+        raise LookupError("mine")
+
+    token.on_cancel(lambda: called.append("a"))
+    token.on_cancel(fail)
+    token.on_cancel(lambda: called.append("c"))
+    with pytest.raises(LookupError, match="mine"):
+        token.cancel()
+    assert (called, token.cancelled) == (["a", "b", "c"], True)
+    token.cancel()

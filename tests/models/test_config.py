@@ -151,3 +151,25 @@ def test_an_unknown_field_is_named() -> None:
     """Model options are no fields: they go with each call."""
     with pytest.raises(TypeError, match="temperature"):
         Config(api_key="k", model="m", temperature=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["model", "max_retries", "timeout", "organization", "tracing", "enforce_structured_output", "vertex_location"],
+)
+def test_the_key_in_the_wrong_place_is_not_shown(name: str) -> None:
+    """F29: the error of a field that holds the key, by mistake, names the field and hides the key."""
+    given: dict[str, Any] = {"api_key": CANARY, "model": "m", name: [CANARY]}
+    with pytest.raises(ConfigError, match=name) as caught:
+        Config(**given)
+    assert CANARY not in str(caught.value)
+
+
+def test_a_config_that_is_refused_hides_its_key_in_the_frames() -> None:
+    """F29: a traceback with locals shows the Config under construction without its key."""
+    with pytest.raises(ConfigError) as caught:
+        Config(api_key=CANARY, model="")
+    frames = traceback.StackSummary.extract(traceback.walk_tb(caught.tb), capture_locals=True)
+    shown = [(frame.locals or {})["self"] for frame in frames if "self" in (frame.locals or {})]
+    assert shown
+    assert CANARY not in str(shown)

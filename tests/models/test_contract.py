@@ -93,3 +93,10 @@ def test_a_context_can_be_copied_and_pickled() -> None:
     ctx = GenerateContext(brief="b", messages=({"role": "user", "content": "x"},), options={"a": [1]})
     for one in (ctx, GenerateContext()):
         assert copy.deepcopy(one) == pickle.loads(pickle.dumps(one)) == one
+
+
+@pytest.mark.parametrize("tool", [{"name": "look"}, len, None])
+def test_a_tool_that_is_none_is_refused_with_its_place(tool: Any) -> None:
+    """A request takes tools as `Tool` or `ToolSpec`; anything else is named with its place in the list."""
+    with pytest.raises(TypeError, match=r"tools\[1\]: must be a Tool or a ToolSpec, not "):
+        GenerateContext(tools=(ToolSpec(name="t"), tool))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
+
 from isthmus.models.contract import ToolSpec
 from isthmus.models.declare import declared
 from isthmus.models.events import Note
@@ -99,3 +101,14 @@ def test_a_name_is_made_legal_with_a_note() -> None:
     (tool,), notes = _declared(_tool("my tool", None))
     assert tool.name.startswith("my_tool_")
     assert notes == [f"tools: 'my tool' is sent as {tool.name!r}"]
+
+
+@pytest.mark.parametrize("dialect", ["openai-strict", "anthropic", "bedrock", "gemini", "none"])
+@pytest.mark.parametrize(
+    "wrong", [{"required": 5}, {"properties": {"a": {"enum": 5}}}, {"properties": {"a": {"type": 5}}}]
+)
+def test_a_malformed_schema_fails_no_request(wrong: dict[str, Any], dialect: str) -> None:
+    """F08: a keyword that is not what JSON Schema has it makes that tool not strict where strictness has rules."""
+    spec = ToolSpec(name="t", parameters_schema={"type": "object", **wrong}, strict=True)
+    (made,) = declared([spec], dialect=dialect, notes=[])
+    assert (made.parameters, made.strict) == (spec.parameters_schema, dialect == "none")

@@ -75,8 +75,9 @@ async def test_arguments_that_are_no_object_are_not_executed(text: str) -> None:
 
     (result,) = await run([never], make_call("never", text, call_id="c1"))
     assert (result.outcome, ran) == ("invalid-arguments", [])
-    assert str(result.content).startswith("Invalid arguments for never. It was not run: arguments are")
-    assert str(result.content).endswith("Call it again with a JSON object.")
+    told = "Invalid arguments for never. Please call never with the required parameters. It was not run: arguments are"
+    assert str(result.content).startswith(told)
+    assert str(result.content).endswith("; give a JSON object.")
 
 
 @pytest.mark.parametrize("text", ["", "  ", "null", "{}", None])
@@ -437,7 +438,7 @@ _TABLE: list[tuple[str, Any, str, str, str | None]] = [
         "burn",
         "{",
         "invalid-arguments",
-        "Invalid arguments for burn. It was not run: arguments are not valid JSON",
+        "Invalid arguments for burn. Please call burn with the required parameters. It was not run: arguments are",
         None,
     ),
     ("burn", '{"x": 1}', "invalid-arguments", "Invalid arguments for burn: x: ", None),

@@ -175,3 +175,11 @@ def test_marking_keeps_all_else(message: dict[str, Any], origin: str, ephemeral:
     assert {key: value for key, value in made.items() if key != "_isthmus"} == rest
     assert is_internal_message(made, origin)
     assert is_ephemeral_message(made, origin) is ephemeral
+
+
+def test_parts_in_a_tuple_are_copied_too() -> None:
+    """F22: the copy shares no part with the caller's message, however he holds his parts."""
+    message = {"role": "user", "content": ({"type": "text", "text": "t"},)}
+    made = internal_message(message, origin="o")
+    assert made["content"] == message["content"]
+    assert made["content"][0] is not message["content"][0]

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus.models.lenient import parse_json_dict
+from isthmus.models.output import OutputSchema
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(alphabet="ab \"\\'{}[],:\n é😀", max_size=8)
 OBJECTS = st.dictionaries(
@@ -40,6 +41,12 @@ OBJECTS = st.dictionaries(
         pytest.param('{"a": "[word]"}', {"a": "[word]"}, id="a word in brackets is text"),
         pytest.param('{"a": True, "b": None}', {"a": True, "b": None}, id="Python's literals"),
         pytest.param('x {"n": 12345678901234567890123}', {"n": 12345678901234567890123}, id="large numbers are exact"),
+        pytest.param(
+            'x {"n": 9007199254740993.0}', {"n": 9007199254740993}, id="whole numbers beyond floats are exact"
+        ),
+        pytest.param(
+            '<think>Perhaps {"a": 5}?</think>\n{"a": 6}', {"a": 6}, id="a draft in the reasoning is no answer"
+        ),
         pytest.param("No JSON here at all.", None, id="prose"),
         pytest.param("", None, id="nothing"),
         pytest.param("[1, 2]", None, id="a list"),
@@ -51,6 +58,22 @@ OBJECTS = st.dictionaries(
 def test_what_is_tolerated_and_what_is_not(text: str, found: Any) -> None:
     """Each looseness of the table gives the object that was meant; prose and lists give None."""
     assert parse_json_dict(text) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('{"a":' + "[" * 5000 + "]" * 5000 + "}", id="deep lists"),
+        pytest.param('{"a":' * 5000 + "1" + "}" * 5000, id="deep objects"),
+        pytest.param('{"a":' * 5000, id="deep objects that stop"),
+        pytest.param('Sure: {"a": 1' + "0" * 5000 + "}", id="more digits than Python reads"),
+        pytest.param("{a: 1" + "0" * 5000 + "}", id="the same, loosely"),
+    ],
+)
+def test_what_nobody_can_hold_is_none(text: str) -> None:
+    """A reply that is nested, or that counts, beyond what can be read is no answer and no crash."""
+    assert parse_json_dict(text) is None
+    assert OutputSchema(dict, False).validate_json(text) is None
 
 
 def test_an_object_that_just_stops_is_none() -> None:

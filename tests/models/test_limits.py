@@ -252,3 +252,17 @@ def test_a_wrong_limit_names_place_and_remedy(make: Any, said: str) -> None:
     """Each number that cannot be is refused by name and value."""
     with pytest.raises(ConfigError, match=said):
         make()
+
+
+def test_a_composite_of_something_else_than_a_list_is_refused() -> None:
+    """One limiter, or a number, in the place of the list is an error that names the field."""
+    for wrong in (ConcurrentRequestLimiter(1), 5, None):
+        with pytest.raises(ConfigError, match="limiters: must be a list of limiters"):
+            CompositeRateLimiter(wrong)  # type: ignore[arg-type]
+
+
+async def test_a_concurrent_limiter_never_lets_in_more_than_its_limit() -> None:
+    """Releasing more often than acquiring raises instead of making room for one more."""
+    limiter = ConcurrentRequestLimiter(1)
+    with pytest.raises(RuntimeError, match="nobody had taken"):
+        limiter.release()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from isthmus.errors import InvalidRequestError
 from isthmus.models.events import Call, Native, NoteCode, StepResult, Text
 from isthmus.models.internal import internal_message
+from isthmus.models.jsontext import WrittenFloat
 from isthmus.models.messages import (
     RESERVED,
     MessageRole,
@@ -22,6 +23,7 @@ from isthmus.models.messages import (
     fingerprint,
     native_of,
     provider_messages,
+    sendable,
     text_of,
     tool_message,
     without_reserved,
@@ -177,3 +179,13 @@ def test_bookkeeping_that_is_none_is_passed_over(ours: Any) -> None:
     if isinstance(ours, dict) and ours.get("native") == {"dialect": "d"}:
         ours["native"]["of"] = fingerprint(message)
     assert native_of(message, "d")[0] is None
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_without_a_json_form_is_refused_by_its_place(number: float) -> None:
+    """F30: NaN and infinities are never sent as null; None, and a number too big for a float, are fine."""
+    with pytest.raises(InvalidRequestError, match=r"request\.a\[1\]\.b: NaN and infinities have no JSON form"):
+        sendable({"a": [None, {"b": number}]})
+    with pytest.raises(InvalidRequestError, match=r"request\.n:"):
+        sendable({"n": number, "big": 10**400})
+    assert sendable({"a": None, "n": [1.5, 10**400, WrittenFloat("1e400")]}).count(b"null") == 1

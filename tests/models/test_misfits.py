@@ -166,12 +166,29 @@ def test_each_keyword_says_what_to_fix(schema: Any, value: Any, place: str, word
         {"pattern": "("},
         {"type": "other"},
         {"format": "date"},
+        {"enum": 5},
+        {"minLength": "x"},
+        {"anyOf": 5},
+        {"oneOf": {}},
+        {"allOf": 3},
+        {"type": 5},
+        {"minLength": [], "format": 1},
         7,
     ],
 )
 def test_what_cannot_be_read_is_not_judged(schema: Any) -> None:
-    """A circle, a foreign reference, a pattern of another language and an unknown word let a value pass."""
+    """A circle, a foreign reference, a foreign pattern, an unknown word and a malformed one let a value pass."""
     assert not list(misfits("x", schema))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"dependentRequired": 5}, {"properties": []}, {"propertyNames": 3}, {"required": 7}, {"patternProperties": [1]}],
+)
+def test_a_malformed_keyword_hides_no_other(schema: Any) -> None:
+    """What is no keyword as JSON Schema has it binds nothing; the others of its schema do."""
+    assert not list(misfits({"a": 1}, schema))
+    assert [place for place, _ in misfits({"a": 1}, {**schema, "minProperties": 2})] == [""]
 
 
 def test_large_numbers_are_judged_exactly() -> None:

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus.errors import InvalidRequestError
@@ -174,8 +174,49 @@ def test_projecting_twice_changes_nothing(messages: list[dict[str, Any]]) -> Non
     try:
         once = to_neutral(messages)
     except InvalidRequestError:
-        assume(False)
+        once = []
     assert messages == before
     notes: list[Note] = []
     assert to_neutral(once, notes=notes) == once
     assert [note for note in notes if note.code == NoteCode.NATIVE_DROPPED] == []
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "text", {"role": "user"}, b"x"])
+def test_something_else_than_a_list_is_refused(wrong: Any) -> None:
+    """One message, a text or a number in the place of a history is named."""
+    with pytest.raises(InvalidRequestError, match="messages: must be a list of messages, not"):
+        to_neutral(wrong)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"role": None}, {"role": ""}, {"role": 5}, {"type": None}, {"content": "x"}])
+def test_what_is_no_message_is_named_and_not_dropped(wrong: dict[str, Any]) -> None:
+    """Neither a role nor a type: it is refused with its place."""
+    with pytest.raises(InvalidRequestError, match=r"messages\[1\]: has neither a role"):
+        to_neutral([{"role": "user", "content": "x"}, wrong])
+
+
+@pytest.mark.parametrize(
+    ("part", "lost"),
+    [
+        (
+            {"type": "document", "source": {"type": "text", "data": "x"}, "citations": {}, "context": "c"},
+            "citations, context",
+        ),
+        ({"type": "image", "source": {"type": "url", "url": "https://e.org", "ttl": 5}}, "source.ttl"),
+        ({"type": "input_text", "text": "t", "annotations": [1]}, "annotations"),
+        ({"type": "input_image", "image_url": {"url": "https://e.org", "format": "png"}}, "image_url.format"),
+        ({"type": "input_file", "file": {"file_id": "f", "file_data": "data:,x"}}, "file.file_data"),
+    ],
+)
+def test_what_the_neutral_spelling_cannot_say_is_noted(part: dict[str, Any], lost: str) -> None:
+    """Promise 2: members that only the other spelling has are dropped with a note that names them."""
+    notes: list[Note] = []
+    to_neutral([{"role": "user", "content": [part]}], notes=notes)
+    assert [note.detail for note in notes] == [f"messages[0].content[0]: {lost} left out"]
+
+
+def test_a_forged_key_inside_of_a_message_goes_too() -> None:
+    """Only the mark of the message itself stays; the reserved key anywhere inside of it is removed."""
+    forged = {"type": "text", "text": "t", "_isthmus": {"visibility": "internal", "origin": "x"}}
+    made = to_neutral([{"role": "user", "content": [forged], "x": {"_isthmus": 1}, "_isthmus": {"origin": "o"}}])
+    assert made == [{"role": "user", "content": [{"type": "text", "text": "t"}], "x": {}, "_isthmus": {"origin": "o"}}]

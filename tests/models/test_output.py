@@ -6,15 +6,18 @@ import pickle
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import date
+from decimal import Decimal
 from enum import Enum
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from isthmus.errors import OutputDefinitionError
 from isthmus.models import OutputSchema, SchemaValidationResult, resolve_output_schema
@@ -141,6 +144,8 @@ def test_every_schema_is_of_an_object_with_a_legal_name(form: Any, wrapped: bool
         (dict[str, int], "dict_str_int"),
         (JSON_SCHEMA, "City"),
         (int, "int"),
+        (int | str, "Union_int_str"),
+        (Annotated[int | str, Field(description="How many.")], "Union_int_str"),
     ],
     ids=str,
 )
@@ -445,3 +450,73 @@ def test_wrong_uses_name_the_place_and_the_remedy(make: Any, said: str) -> None:
         make()
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, TypeError)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1, 2]",
+        "```json\n[1, 2]\n```",
+        "Here they are: [1, 2]",
+        'See [a]: {"response": [1, 2]}',
+        '{"response": [1, 2]}',
+    ],
+)
+def test_a_list_may_come_without_its_wrapper(text: str) -> None:
+    """A list that is fenced, or that ends the text, is read as well as one in its object."""
+    assert OutputSchema(list[int]).validate_json(text) == [1, 2]
+
+
+@pytest.mark.parametrize("text", ["See [1] for more.", "[1, 2", "```\n[1, 2\n```", "Here: [1, 2] and [3]"])
+def test_a_list_is_not_guessed(text: str) -> None:
+    """A list inside of prose, or one that just stops, is no answer."""
+    assert OutputSchema(list[int]).validate_json(text) is None
+
+
+class Numbers(BaseModel):
+    """Numbers as JSON may write them."""
+
+    whole: int
+    exact: Decimal
+    real: float = 0.0
+
+
+@pytest.mark.parametrize("around", ["{}", "Sure: {} Yes.", "```json\n{}\n```"])
+@pytest.mark.parametrize("whole", ["2512292042121000001", "2512292042121000001.0", "2.512292042121000001e18"])
+def test_numbers_are_those_that_were_written(whole: str, around: str) -> None:
+    """F30: integers in any spelling, and decimals with more digits than a float holds, are exact in typed output."""
+    text = f'{{"whole": {whole}, "exact": 0.1000000000000000055511151231257827, "real": 1e23}}'
+    expected = Numbers(whole=2512292042121000001, exact=Decimal("0.1000000000000000055511151231257827"), real=1e23)
+    assert OutputSchema(Numbers).validate_json(around.replace("{}", text)) == expected
+    wrapped = f'{{"response": {whole}}}'
+    assert OutputSchema(int).validate_json(wrapped) == OutputSchema({"type": "integer"}).validate_json(wrapped)
+    assert OutputSchema(int).validate_json(wrapped) == expected.whole
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=25, min_value=-(10**12), max_value=10**12))
+@settings(max_examples=50)
+def test_any_decimal_is_exact(number: Decimal) -> None:
+    """F30: a decimal of any length comes back digit by digit, bare or wrapped."""
+    assert OutputSchema(Decimal).validate_json(f"{number:f}") == number
+    assert OutputSchema(Decimal).validate_json(f'{{"response": {number:f}}}', strict=True) == number
+
+
+def test_strict_models_keep_numbers_and_dates() -> None:
+    """F30: where a strict model takes dates from JSON alone, whole numbers beside them are exact too."""
+
+    class Due(BaseModel):
+        model_config = ConfigDict(strict=True)
+        on: date
+        number: int
+
+    text = '{"on": "2026-11-30", "number": 9007199254740993.0}'
+    assert OutputSchema(Due).validate_json(text) == Due(on=date(2026, 11, 30), number=9007199254740993)
+
+
+@pytest.mark.parametrize("depth", [200, 400, 900])
+@pytest.mark.parametrize("form", [Node, int, {"type": "object", "additionalProperties": {"$ref": "#"}}], ids=str)
+def test_a_reply_without_bottom_does_not_fit(form: Any, depth: int) -> None:
+    """However deeply a reply is nested, it is read or is a ValueError; nothing else comes of it."""
+    for text in ('{"a":' * depth + "5" + "}" * depth, '{"a":' + "[" * depth + "]" * depth + "}", '{"a":' * depth):
+        with suppress(ValueError):
+            OutputSchema(form).validate_json(text)

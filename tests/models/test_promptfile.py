@@ -199,3 +199,10 @@ def test_a_template_from_a_file_survives_a_copy(review: Path) -> None:
     again = pickle.loads(pickle.dumps(made))
     assert again.name == "risk_review"
     assert again.render_messages({"portfolio_tier": "a"}) == made.render_messages({"portfolio_tier": "a"})
+
+
+def test_a_number_that_python_will_not_read_is_an_error_of_the_file() -> None:
+    """An integer with more digits than Python reads names the file, as any other front matter that is wrong."""
+    text = REVIEW.replace('version = "2"', f"version = {'9' * 5000}")
+    with pytest.raises(PromptError, match=r"p\.prompt: the front matter is not TOML"):
+        parse_prompt(text, "p.prompt")

@@ -58,3 +58,15 @@ def test_the_parts_are_read_as_what_they_are() -> None:
     file = reading.read_part(part_content(FilePart("JVBERi0=", "application/pdf")))
     assert (type(image), type(file)) == (parts.ImageContent, parts.FileContent)
     assert (image.media.media_type, file.media.media_type) == ("image/png", "application/pdf")
+
+
+def test_media_types_are_read_in_any_case() -> None:
+    """RFC 2045: a media type is the same in capitals."""
+    assert ImagePart("iVBO", "IMAGE/PNG").media_type == "IMAGE/PNG"
+
+
+@pytest.mark.parametrize("detail", [5, None, ""])
+def test_a_detail_is_a_word(detail: Any) -> None:
+    """How closely to look is text; the error names the field and the words."""
+    with pytest.raises(PromptError, match=r"ImagePart\.detail: must be 'high', 'low' or 'auto'"):
+        ImagePart("iVBO", "image/png", detail)

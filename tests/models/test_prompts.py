@@ -475,3 +475,68 @@ def test_a_template_is_compiled_once() -> None:
     render = min(repeat(lambda: made.render_messages({"portfolio_tier": "x"}), number=50, repeat=5))
     make = min(repeat(lambda: PromptTemplate(system_template=source), number=50, repeat=3))
     assert render * 5 < make
+
+
+class Faulty:
+    """A value whose property and text fail."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    @property
+    def part(self) -> str:
+        """Fails."""
+        raise self._error
+
+    def __str__(self) -> str:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("mine"), OSError("mine"), AssertionError("mine"), KeyError("mine")])
+@pytest.mark.parametrize("template", ["{{ x.part }}", "{{ x }}", "{{ [1]|map('string')|join ~ x }}"])
+def test_a_value_that_fails_names_the_template(error: Exception, template: str) -> None:
+    """What a value's own code raises is a PromptError with the place, and the error as its cause."""
+    with pytest.raises(PromptError, match=r"user_template .*line 1: .*mine.*compute it before") as caught:
+        rendered(template, x=Faulty(error))
+    assert caught.value.__cause__ is error
+
+
+def test_a_macro_without_an_end_is_refused() -> None:
+    """Recursion without an end is a PromptError too."""
+    with pytest.raises(PromptError, match="line 1: RecursionError"):
+        rendered("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}")
+
+
+@pytest.mark.parametrize("template", ["{{ x|tojson }}", "{{ [1, x]|tojson }}", "{{ {'a': [x]}|tojson(2) }}"])
+def test_a_missing_variable_in_json_is_named(template: str) -> None:
+    """A variable that is missing is named by `tojson` as by any other use of it."""
+    with pytest.raises(PromptError, match="'x' is undefined: pass it in `values`"):
+        rendered(template)
+
+
+def test_models_have_their_json() -> None:
+    """`tojson` writes pydantic models and dataclasses, inside of other values too."""
+
+    class Row(BaseModel):
+        a: int = 10**20
+        b: str = "<é>"
+
+    expected = '{"a":100000000000000000000,"b":"<é>"}'
+    assert rendered("{{ x|tojson }}", x=Row()) == expected
+    assert rendered("{{ x|tojson }}", x={"rows": [Row()]}) == f'{{"rows":[{expected}]}}'
+    with pytest.raises(PromptError, match="line 1"):
+        rendered("{{ x|tojson }}", x={"rows": [object()]})
+
+
+def test_a_lenient_undefined_is_no_text() -> None:
+    """An undefined value of somebody else's template, passed as a value, is an error and not silently empty."""
+    from jinja2 import Undefined
+
+    with pytest.raises(PromptError, match="Undefined is no text"):
+        rendered("{{ x }}", x=Undefined(name="y"))
+
+
+def test_a_text_that_is_none_is_refused() -> None:
+    """`from_text` of something else than text names what it got."""
+    with pytest.raises(PromptError, match=r"must be text, not \w*Path: from_file"):
+        PromptTemplate.from_text(Path("prompt"))  # type: ignore[arg-type]

@@ -256,3 +256,26 @@ def test_any_value_of_a_tool_has_a_content(value: Any) -> None:
     content = read_result(value)
     if isinstance(content, str) and not isinstance(value, str) and value is not None:
         assert loads(content) == value
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}},
+        {"type": "file", "file": {"file_data": "data:application/pdf;base64,"}},
+        {"type": "input_image", "image_url": "data:;base64,"},
+    ],
+)
+def test_a_part_without_any_data_cannot_be_read(part: dict[str, Any]) -> None:
+    """F19: an image or a document of no bytes is told from a right one before it is sent."""
+    read = read_part(part)
+    assert isinstance(read, OtherContent)
+    assert "data is empty" in str(read.problem)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("a.txt", "text/plain"), ("a.PDF", "application/pdf"), ("a", None)])
+def test_a_files_name_says_what_its_bare_base64_is(name: str, kind: str | None) -> None:
+    """F19: base64 without a data URL is what the ending of its file's name says."""
+    read = read_part({"type": "file", "file": {"file_data": "aGVsbG8=", "filename": name}})
+    assert isinstance(read, FileContent)
+    assert read.media.media_type == kind

@@ -313,3 +313,35 @@ def test_odd_schemas_come_to_an_end(schema: dict[str, Any], dialect: str) -> Non
     """References in circles and malformed keywords end in a report, not in a crash."""
     made = normalise(schema, dialect)
     assert normalise(made.schema, dialect).schema == made.schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"type": "strin"}, "'type' cannot be 'strin'"),
+        ({"type": []}, "'type' cannot be"),
+        ({"$ref": "#/$defs/x"}, "'$ref' of 'x' leads back to itself; say what it means"),
+        ({"$ref": "#/$defs/y"}, "leads back to itself"),
+    ],
+)
+def test_what_says_nothing_cannot_be_enforced(schema: dict[str, Any], why: str) -> None:
+    """F08: a type that there is none of, and a reference that leads to itself alone, are never sent as strict."""
+    shared = {"x": {"$ref": "#/$defs/x"}, "y": {"$ref": "#/$defs/z"}, "z": {"$ref": "#/$defs/y"}}
+    made = normalise({"type": "object", "properties": {"a": schema}, "$defs": shared}, "openai-strict")
+    assert not made.usable
+    assert why in made.report.summary()
+
+
+def test_a_reference_is_read_as_the_fragment_of_an_address() -> None:
+    """A reference may spell the characters of a name as an address does: `%20` is a blank, `~1` a slash."""
+    shared = {"a/b c": {"type": "integer"}}
+    given = {"type": "object", "properties": {"n": {"$ref": "#/$defs/a~1b%20c"}}, "required": ["n"], "$defs": shared}
+    assert normalise(given, "openai-strict").usable
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_schema_that_contains_itself_is_reported(dialect: str) -> None:
+    """F08: a schema without end, which no JSON can say, ends in a report that names the remedy."""
+    endless: dict[str, Any] = {"type": "object"}
+    endless["properties"] = {"again": endless}
+    assert "use $ref" in normalise(endless, dialect).report.summary()

@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+from collections.abc import AsyncIterator
 from dataclasses import FrozenInstanceError, dataclass
 from typing import Any
 
@@ -129,3 +130,14 @@ def test_a_content_for_a_person() -> None:
     """Images and files are named, not shown."""
     assert shown("t") == "t"
     assert shown(result_content(["see:", PNG])) == "see: (image_url)"  # type: ignore[arg-type]
+
+
+async def _pieces() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("value", [(number for number in range(3)), _pieces()])
+def test_a_generator_is_no_result(value: Any) -> None:
+    """A generator that a handler returns fails with what to return: its name would say nothing to a model."""
+    with pytest.raises(TypeError, match="return the whole of it"):
+        result_content(value)

@@ -248,3 +248,29 @@ def test_a_wrong_number_of_tries_is_named(wrong: Any) -> None:
     """It must be a whole number from 0."""
     with pytest.raises(ConfigError, match=rf"retry_on_errors: max_retries: must be a whole number .*{wrong}"):
         retry_on_errors(wrong)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Retry-After": b"7"},
+        {b"retry-after": b"7"},
+        [("Retry-After", "7")],
+        ((b"RETRY-AFTER", b" 7 "), "odd", (1, 2, 3)),
+    ],
+)
+def test_headers_may_be_pairs_or_bytes(headers: Any) -> None:
+    """Clients hold headers as mappings or as pairs, of text or of bytes: all are read, what is none is passed over."""
+    assert extract_retry_after(Failure(response_headers=headers)) == 7
+
+
+@pytest.mark.parametrize("attempt", [-5, 0, 1])
+def test_the_wait_is_never_below_a_second(attempt: int) -> None:
+    """Without a hint the wait is at least 1 s, whatever number the caller gives his first try."""
+    assert wait_with_retry_after(Failure(), attempt) >= 1
+
+
+def test_the_decorator_without_its_parentheses_says_so() -> None:
+    """`@retry_on_errors` on its own is refused with the remedy."""
+    with pytest.raises(ConfigError, match=r"write @retry_on_errors\(\)"):
+        retry_on_errors(print)  # type: ignore[arg-type]

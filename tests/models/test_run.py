@@ -130,3 +130,42 @@ def test_a_block_left_in_another_context_ends_its_trace() -> None:
     assert context.run(current_trace) is not None
     manager.__exit__(None, None, None)
     assert context.run(current_trace) is None
+
+
+async def test_tasks_may_share_one_manager() -> None:
+    """Each task that enters a shared manager has a trace of its own, which no other task's exit ends."""
+    manager = TraceCtxManager("work")
+    gate = [asyncio.Event() for _ in range(4)]
+
+    async def work(number: int) -> tuple[Any, Any]:
+        with manager as entered:
+            begun = entered.trace
+            # The first to come is the first to go, while all the others still work.
+            await gate[number].wait()
+            return begun, current_trace()
+
+    tasks = [asyncio.ensure_future(work(number)) for number in range(4)]
+    traces = []
+    for number, task in enumerate(tasks):
+        await asyncio.sleep(0)
+        gate[number].set()
+        begun, current = await task
+        assert begun is current
+        traces.append(begun)
+    assert len({trace.trace_id for trace in traces}) == 4
+    assert all(trace.ended is not None for trace in traces)
+    assert current_trace() is None
+
+
+async def test_a_child_task_leaves_its_parents_trace_running() -> None:
+    """A task that enters the manager inside its parent's block finds that trace, and does not end it."""
+    manager = TraceCtxManager("work")
+
+    async def child() -> Any:
+        with manager as entered:
+            return entered.trace
+
+    with manager as entered:
+        assert await asyncio.ensure_future(child()) is entered.trace
+        assert current_trace() is entered.trace
+    assert current_trace() is None

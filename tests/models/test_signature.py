@@ -9,12 +9,14 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
+from enum import Enum
 from typing import Annotated, Any, Literal, Union
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from isthmus.errors import ToolDefinitionError
 from isthmus.models.signature import described, function_name, signature_of
@@ -190,6 +192,25 @@ def _event(lock: threading.Event) -> None: ...
 def _unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined] # noqa: F821
 
 
+def _no_expression(a: int, b: "int |") -> None: ...  # noqa: F722
+
+
+def _no_member(a: threading.Missing) -> None: ...  # type: ignore[name-defined]
+
+
+class _Strange(Enum):
+    ONE = object()
+
+
+def _strange_choice(a: _Strange) -> None: ...
+
+
+def _made_field(a: list[int] = field(default_factory=list)) -> None: ...  # noqa: B008
+
+
+def _made_by_pydantic(a: list[int] = Field(default_factory=list)) -> None: ...  # noqa: B008
+
+
 @pytest.mark.parametrize(
     ("func", "words"),
     [
@@ -200,8 +221,15 @@ def _unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined] # noqa: F821
         (_generator, "a generator has no result to show: return the whole"),
         (_Generates(), "a generator has no result to show"),
         (_event, r"tool '_event': an annotation has no JSON Schema: .*'lock'"),
-        (_unknown, r"tool '_unknown': an annotation cannot be read: .*Nowhere"),
+        (_unknown, r"tool '_unknown': the annotation of a cannot be read: .*Nowhere.*name types that are there"),
+        (_no_expression, r"tool '_no_expression': the annotation of b cannot be read: "),
+        (_no_member, r"tool '_no_member': the annotation of a cannot be read: .*Missing"),
+        (_strange_choice, r"tool '_strange_choice': an annotation has no JSON Schema: .*'a': .*plain ones"),
+        (_made_field, r"tool '_made_field': a: .* give a plain default"),
+        (_made_by_pydantic, r"tool '_made_by_pydantic': a: .* give a plain default"),
+        (lambda: None, "has no name that a model could call: give name="),
         (7, "7 is no function"),
+        (Searcher, "Searcher'> is no function"),
     ],
     ids=[
         "annotation",
@@ -212,7 +240,14 @@ def _unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined] # noqa: F821
         "generating object",
         "no schema",
         "unknown name",
+        "no expression",
+        "no member",
+        "strange choice",
+        "dataclass field",
+        "pydantic factory",
+        "no name",
         "no function",
+        "class",
     ],
 )
 def test_what_cannot_be_offered_is_refused_at_definition(func: Any, words: str) -> None:

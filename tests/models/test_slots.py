@@ -102,3 +102,14 @@ def test_a_waiter_whose_loop_is_gone_is_passed_over() -> None:
     loop.close()
     slots.give()
     asyncio.run(asyncio.wait_for(slots.take(), 1))
+
+
+async def test_no_more_places_are_given_back_than_were_taken() -> None:
+    """Giving back what nobody took is an error, so that a limit never grows."""
+    slots = Slots(1)
+    with pytest.raises(RuntimeError, match=r"nobody had taken.*once for each"):
+        slots.give()
+    await slots.take()
+    slots.give()
+    with pytest.raises(RuntimeError):
+        slots.give()

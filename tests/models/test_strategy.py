@@ -185,6 +185,23 @@ def test_of_several_answers_the_first_right_one_counts() -> None:
     assert any("3 answers" in note.detail for note in reply.notes)
 
 
+def test_a_right_text_beside_a_wrong_call_is_the_answer() -> None:
+    """F17: of text and calls that come together, what fits is preferred; a right call goes before a right text."""
+    wrong = make_call("Person", {"name": "Ann"}, call_id="w")
+    right = Text('{"name": "Bob", "age": 4}')
+    asked = ask_for(ctx(), "tool")
+    assert asked.read(step(right, wrong)).text == right.text
+    assert asked.read(step(Text("Here."), wrong)).text == wrong.arguments
+    assert asked.read(step(right, wrong, ANSWER)).text == ANSWER.arguments
+
+
+def test_tools_that_may_not_be_called_are_not_shown() -> None:
+    """Where the choice is none, the answer's tool is the only one that can be called, thinking or not."""
+    for effort in (None, "high"):
+        asked = ask_for(ctx(tools=(LOOK,), tool_choice="none", effort=effort), "tool")
+        assert [tool.name for tool in asked.ctx.tools] == ["Person"]
+
+
 def test_other_tools_run_before_an_answer_counts() -> None:
     """F17: an answer beside calls of other tools was given without their results: it is left out, they run."""
     look = make_call("look", {}, call_id="l")

@@ -495,3 +495,29 @@ async def test_reading_on_after_a_failure_raises_it_again() -> None:
     for _ in range(2):
         with pytest.raises(TransientError, match="cut"):
             _ = [event async for event in stream]
+
+
+@pytest.mark.parametrize("wrong", [5, True, b"bytes", ["a"], None, 0])
+async def test_a_text_of_another_type_is_protocol_before_the_reader_sees_it(wrong: Any) -> None:
+    """A text event whose text is no string fails where it stands, and nothing of it is handed on."""
+    seen: list[Any] = []
+
+    async def read() -> None:
+        async for event in EventStream(Source(Text("a"), Text(wrong), Finish("stop")).open()):
+            seen.append(event)
+
+    with pytest.raises(ProtocolError, match=f"'text' must be str, not {type(wrong).__name__}"):
+        await read()
+    assert seen == [Text("a")]
+
+
+async def test_a_text_may_be_empty_or_a_kind_of_string() -> None:
+    """An empty text is no content; a subclass of `str` is text."""
+
+    class Word(str):
+        __slots__ = ()
+
+    result = await EventStream(Source(Text(""), Text(Word("a")), Text(""), Finish("stop")).open()).result()
+    assert result.events == (Text("a"),)
+    with pytest.raises(TransientError):
+        await EventStream(Source(Text(""), TransientError("cut")).open()).result()

@@ -105,3 +105,10 @@ def test_what_has_no_strict_form_is_named_with_the_remedy(given: dict[str, Any],
 def test_what_can_be_enforced_as_it_stands(given: dict[str, Any], expected: bool) -> None:
     """A schema conforms where only what binds nothing would be changed in it."""
     assert conforms(normalise(given, "openai-strict")) is expected
+
+
+@pytest.mark.parametrize("wrong", [5, "x", [1], object()])
+def test_what_is_no_mapping_has_no_strict_form(wrong: Any) -> None:
+    """Something else than a mapping is a TypeError that says what it must be."""
+    with pytest.raises(TypeError, match="must be a JSON Schema"):
+        ensure_strict_json_schema(wrong)

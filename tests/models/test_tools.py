@@ -1,6 +1,8 @@
 """Tools as they are declared: schemas from signatures, descriptions, refusals, copies, policy."""
 
 import asyncio
+import copy
+import pickle
 import threading
 from dataclasses import FrozenInstanceError, dataclass
 from datetime import date
@@ -11,11 +13,12 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from isthmus.errors import ToolDefinitionError
 from isthmus.models.cancellation import CancellationToken
 from isthmus.models.contract import ToolSpec
+from isthmus.models.executor import ToolExecutor
 from isthmus.models.tools import RunStateView, Tool, ToolExecutionContext, Tools, as_tool, constructor_fields
 
 
@@ -73,7 +76,7 @@ async def test_context_and_token_are_hidden_and_given() -> None:
 
 def test_hidden_parameters_need_no_annotation() -> None:
     """What is injected may stand without a type."""
-    assert Tool.from_function(lambda context: context).parameters["properties"] == {}
+    assert Tool.from_function(lambda context: context, name="f").parameters["properties"] == {}
 
 
 def test_missing_annotations_are_listed() -> None:
@@ -468,6 +471,55 @@ async def test_a_wrapper_intercepts_arguments_and_results() -> None:
     assert (wrapped.schema, wrapped.args_type()) == (search.schema, search.args_type())
 
 
+def _give(context: ToolExecutionContext, times: int = 1) -> str:
+    """Give."""
+    return f"{times}"
+
+
+def _with(schema: dict[str, Any]) -> ToolSpec:
+    return ToolSpec(name="t", parameters_schema=schema)
+
+
+def _endless() -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    schema["properties"] = {"again": schema}
+    return schema
+
+
+def test_tools_of_one_function_are_equal_and_can_be_copied() -> None:
+    """Two tools of one function are equal; a deep copy and a pickle of one are equal to it."""
+    one = Tools([_give], tool_call_limits={"_give": 2})
+    assert one == Tools([_give], tool_call_limits={"_give": 2}) != Tools([_give])
+    assert copy.deepcopy(one) == one == pickle.loads(pickle.dumps(one))
+
+
+async def test_pydantic_fields_as_defaults_are_read() -> None:
+    """`Field(…)` in the place of a default gives bounds, description and default, and reaches no handler."""
+
+    @as_tool
+    def look(topic: str = Field(description="What."), limit: int = Field(default=3, ge=1)) -> str:
+        """Look."""
+        return f"{topic} {limit!r}"
+
+    assert look.parameters["required"] == ["topic"]
+    assert look.parameters["properties"]["topic"]["description"] == "What."
+    assert look.parameters["properties"]["limit"] == {"type": "integer", "minimum": 1, "default": 3}
+    assert await _run(look, {"topic": "x"}) == "x 3"
+    with pytest.raises(ValueError, match="limit"):
+        await _run(look, {"topic": "x", "limit": 0})
+
+
+def test_a_default_that_json_has_no_words_for_is_not_told() -> None:
+    """A default that is no number, or endless, is left out of the schema: a request has to be JSON."""
+
+    @as_tool
+    def scale(by: float = float("inf"), to: float = float("nan"), of: int = 10**30) -> None:
+        """Scale."""
+
+    shown = scale.parameters["properties"]
+    assert shown == {"by": {"type": "number"}, "to": {"type": "number"}, "of": {"type": "integer", "default": 10**30}}
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -482,6 +534,22 @@ async def test_a_wrapper_intercepts_arguments_and_results() -> None:
         (lambda: Tools([search, search.replace(strict=True)]), "two tools are called 'search': rename one"),
         (lambda: Tools([search], tool_call_limits={"serch": 1}), "there is no tool 'serch'; there is search"),
         (lambda: Tools([search], tool_call_timeout="5"), "tool_call_timeout='5': must be more than 0 seconds"),  # type: ignore[arg-type]
+        (lambda: Tools([search], tool_call_limits=["search"]), r"tool_call_limits=\['search'\]: must be a dict"),  # type: ignore[arg-type]
+        (lambda: Tools([search], parallel_tool_calls="yes"), "parallel_tool_calls='yes': use True or False"),  # type: ignore[arg-type]
+        (lambda: ToolSpec(name="t", description=7), "tool 't': description=7: must be text"),  # type: ignore[arg-type]
+        (lambda: ToolSpec(name="t", strict="yes"), "tool 't': strict='yes': use True, False or None"),  # type: ignore[arg-type]
+        (lambda: search.replace(retry_on_timeout="no"), "tool 'search': retry_on_timeout='no': use True or False"),
+        (lambda: as_tool(name="")(_give), "tool '': give it a name"),
+        (
+            lambda: _with({"type": "string"}),
+            "tool 't': parameters_schema: type 'string': arguments are an object; make",
+        ),
+        (lambda: _with({"default": object()}), "tool 't': parameters_schema: it is no JSON"),
+        (lambda: _with(_endless()), r"tool 't': parameters_schema: it is no JSON: .*\$ref for what contains itself"),
+        (
+            lambda: asyncio.run(ToolExecutor().execute(tool_calls=[], tools=[])),
+            r"tools=\[\]: must be Tools, as in Tools",
+        ),  # type: ignore[arg-type]
         (lambda: search.replace(handlers=len), "tool 'search' has no field 'handlers'; it has name, description"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from isthmus.errors import InvalidRequestError
-from isthmus.models import CallContent, ImageContent, Media, TextContent, TypedMessage
+from isthmus.models import CallContent, ImageContent, Media, MessageDict, TextContent, TypedMessage
 from isthmus.models.jsontext import dumps
 from support.media_samples import MESSAGES, b64, data_url
 
@@ -114,3 +114,42 @@ def test_json_to_message_to_json_is_the_identity(message: dict[str, Any]) -> Non
     read = TypedMessage.from_json(text)
     assert read.to_json() == text
     assert TypedMessage.from_dict(read.to_dict()) == read
+
+
+def test_a_message_dict_is_a_dict() -> None:
+    """`MessageDict` names what a message is: a plain dict."""
+    assert MessageDict == dict[str, Any]
+
+
+def test_parts_may_be_listed() -> None:
+    """A message made by hand may hold its parts in a list; its dict holds dicts either way."""
+    made = TypedMessage(role="user", content=[TextContent("a"), TextContent("b")])
+    assert made.to_dict() == {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+    assert made.text == "ab"
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ({"role": "user", "content": "x", "n": [float("nan")]}, r"the message\.n\[0\]: NaN and infinities"),
+        ({"role": "user", "content": [{"type": "text", "text": "t", "s": float("inf")}]}, r"content\[0\]\.s: NaN"),
+        ({"role": "user", "content": b"x"}, r"the message\.content: bytes have no JSON form"),
+    ],
+)
+def test_what_has_no_json_form_is_not_written_as_something_else(message: dict[str, Any], words: str) -> None:
+    """F30: a number that is none, and bytes, are refused by name instead of becoming null or base64."""
+    with pytest.raises(InvalidRequestError, match=words):
+        TypedMessage.from_dict(message).to_json()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ImageContent("https://e.org/a.png"), r"ImageContent\.media: must be a Media, not str: write Media"),  # type: ignore[arg-type]
+        (lambda: TextContent(5), r"TextContent\.text: must be text, not int"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_part_of_something_else_is_refused_when_it_is_made(make: Any, words: str) -> None:
+    """The field and the remedy are named at once, not when the part is sent."""
+    with pytest.raises(TypeError, match=words):
+        make()

@@ -23,6 +23,10 @@ REASONS: tuple[tuple[str, str], ...] = (
         "the only call was cut at the limit, so the reply ended by length",
     ),
     (
+        r"langserve-badtool-.*: (?:calls: ours \[\]|finish: ours 'length')",
+        "the call was cut at the limit: LangChain completes its arguments with a partial parser, here it never runs",
+    ),
+    (
         r"incomplete-partial-json-response: (?:calls: ours \[\]|finish: ours 'length')",
         "the call was cut at the limit: the SDK mends its arguments with a partial parser, here it never runs",
     ),
@@ -59,6 +63,10 @@ REASONS: tuple[tuple[str, str], ...] = (
     (
         r"async-parallel-function-call: calls: ours ",
         "the server repeats one index for two calls: the SDK's reader joins them, ids and names tell them apart",
+    ),
+    (
+        r"titan-invoke-stream-guardrail: cut (?:after \d+ frames|at byte \d+), framed",
+        "a guardrail that blocks the prompt leaves no reason, so a framed end after its first chunk looks whole",
     ),
 )
 _COMPILED = tuple((re.compile(pattern), reason) for pattern, reason in REASONS)

@@ -19,13 +19,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from isthmus.conformance import replay
 from isthmus.models.events import StepResult
 from isthmus.wire.frame import Frame
-from isthmus.wire.sse import SSEParser
-from support import anthropic_walk, chat_walk, responses_walk, sdk_reading
+from support import anthropic_walk, bedrock_reading, chat_walk, langserve_walk, responses_walk, sdk_reading
 from support.corpus import Recording, Row, corpus_root, load, rows
 from support.corpus_reasons import reason_for
-from support.cuts import PROVIDERS, smaller_successes
+from support.cuts import PROVIDERS, parser, smaller_successes
 
-APIS = ("openai-chat", "anthropic-messages", "openai-responses")
+APIS = (
+    "openai-chat",
+    "anthropic-messages",
+    "openai-responses",
+    "bedrock-converse",
+    "bedrock-converse-stream",
+    "bedrock-invoke",
+    "bedrock-invoke-stream",
+    "langserve-invoke",
+    "langserve-stream_events",
+)
 FINISHES = {
     "stop": "stop",
     "completed": "stop",
@@ -41,6 +50,10 @@ FINISHES = {
     "content_filter": "content-filter",
     "refusal": "refusal",
     "pause_turn": "pause",
+    "guardrail_intervened": "content-filter",
+    "complete": "stop",
+    "endoftext": "stop",
+    "finish": "stop",
 }
 
 
@@ -62,7 +75,7 @@ def check(row: Row, *, quick: bool) -> Checked:
     root = corpus_root()
     assert root is not None
     recording = load(row)
-    result = replay(root / row.path, adapter=PROVIDERS[row.api])
+    result = replay(root / row.path, adapter=PROVIDERS.get(row.api))
     checked = Checked(row, "error" if result.error else "result")
     walked = _walk(row, recording)
     failed = recording.status != 200 or walked is None or walked[1]
@@ -71,7 +84,7 @@ def check(row: Row, *, quick: bool) -> Checked:
     elif result.error is None and walked is not None:
         _compare(row, recording, result, walked[0], checked)
     if recording.status == 200 and row.stream and recording.body:
-        checked.splits = _splits(recording.body, checked, quick=quick)
+        checked.splits = _splits(row.api, recording.body, checked, quick=quick)
         checked.cuts, found = smaller_successes(row.api, recording.body, result, quick=quick)
         checked.faults += found
     return checked
@@ -82,22 +95,28 @@ def _walk(row: Row, recording: Recording) -> tuple[sdk_reading.Reading, bool] | 
     if recording.status != 200:
         return None
     try:
+        if row.api.startswith("langserve-"):
+            read = langserve_walk.walk(recording.body, stream=row.stream)
+            return sdk_reading.Reading(*read[:4]), read.error
         if row.api == "openai-chat":
             said = chat_walk.walk(recording.body, stream=row.stream)
             return sdk_reading.Reading(said.text, said.calls, said.finish, said.output), said.error
         if row.api == "openai-responses":
             reply = responses_walk.walk(recording.body, stream=row.stream)
             return sdk_reading.Reading(reply.text, reply.calls, reply.finish, reply.output), reply.error
-        plain = anthropic_walk.walk(_frames(recording.body) if row.stream else [Frame(recording.body)])
-    except (ValueError, KeyError):
+        if row.api.startswith("bedrock"):
+            held = bedrock_reading.read(bedrock_reading.documents(recording.body, stream=row.stream))
+            return sdk_reading.Reading(held.text, held.calls, held.finish, held.output), False
+        plain = anthropic_walk.walk(_frames(row.api, recording.body) if row.stream else [Frame(recording.body)])
+    except (ValueError, LookupError):
         return None
     calls = [(name, value) for name, _, value in plain.calls]
     return sdk_reading.Reading(plain.text, calls, plain.stop_reason, plain.output_tokens), False
 
 
-def _frames(body: bytes) -> list[Frame]:
-    parser = SSEParser()
-    return [*parser.feed(body), *parser.close()]
+def _frames(api: str, body: bytes) -> list[Frame]:
+    reader = parser(api)
+    return [*reader.feed(body), *reader.close()]
 
 
 def _compare(row: Row, recording: Recording, result: StepResult, walked: sdk_reading.Reading, checked: Checked) -> None:
@@ -126,20 +145,20 @@ def _compare(row: Row, recording: Recording, result: StepResult, walked: sdk_rea
 def _field(reading: sdk_reading.Reading, name: str, ours: sdk_reading.Reading) -> Any:
     if name != "finish" or reading is ours:
         return getattr(reading, name)
-    return "tool-calls" if reading.calls else FINISHES.get(reading.finish or "", "other")
+    return "tool-calls" if reading.calls else FINISHES.get((reading.finish or "").lower(), "other")
 
 
-def _splits(body: bytes, checked: Checked, *, quick: bool) -> int:
+def _splits(api: str, body: bytes, checked: Checked, *, quick: bool) -> int:
     """All splits of the first 2,000 bytes and 200 random ones beyond give the same frames, all that a decoder sees."""
     chance = random.Random(checked.row.path)
     near = range(1, min(2000, len(body)))
     points = [*(chance.sample(near, min(40, len(near))) if quick else near)]
     beyond = range(2000, len(body))
     points += chance.sample(beyond, min(5 if quick else 200, len(beyond)))
-    whole = _frames(body)
+    whole = _frames(api, body)
     for point in points:
-        parser = SSEParser()
-        if [*parser.feed(body[:point]), *parser.feed(body[point:]), *parser.close()] != whole:
+        reader = parser(api)
+        if [*reader.feed(body[:point]), *reader.feed(body[point:]), *reader.close()] != whole:
             checked.faults.append(f"split at {point} gives other frames")
     return len(points)
 

@@ -11,16 +11,24 @@ from isthmus.errors import TierError
 from isthmus.models.events import StepResult
 from isthmus.models.fold import Fold
 from isthmus.wire.call import Ended
+from isthmus.wire.eventstream import EventStreamParser
 from isthmus.wire.frame import Frame
 from isthmus.wire.sse import SSEParser
 
 PROVIDERS = {"openai-chat": "openai", "anthropic-messages": "anthropic", "openai-responses": "openai-responses"}
+_ELSEWHERE = {"bedrock": {"aws_region": "us-east-1"}, "langserve": {"base_url": "http://localhost"}}
 
 
 @cache
 def codec(api: str) -> Any:
     """The codec that reads an API's replies."""
-    return load_adapter(PROVIDERS[api], model="m", api_key="none").codec  # type: ignore[attr-defined]
+    provider = PROVIDERS.get(api, api.partition("-")[0])
+    return load_adapter(provider, model="m", api_key="none", **_ELSEWHERE.get(provider, {})).codec
+
+
+def parser(api: str) -> Any:
+    """A fresh parser of the framing in which an API streams."""
+    return EventStreamParser() if api.startswith("bedrock") else SSEParser()
 
 
 def outcome(api: str, frames: list[Frame], ended: Ended) -> StepResult | TierError:
@@ -52,7 +60,7 @@ def smaller_successes(api: str, body: bytes, whole: StepResult, *, quick: bool) 
     Cuts at every frame boundary and at random bytes, with each way in which the bytes can end.
     """
     chance = random.Random(len(body))
-    frames, faults, tried = _parsed(body), [], 0
+    frames, faults, tried = _parsed(api, body), [], 0
     counts = range(len(frames))
     for count in chance.sample(counts, min(12, len(counts))) if quick else counts:
         for ended in (Ended.FRAMED, Ended.BROKEN):
@@ -61,13 +69,13 @@ def smaller_successes(api: str, body: bytes, whole: StepResult, *, quick: bool) 
     for point in chance.sample(range(len(body)), min(8 if quick else 120, len(body))):
         for ended in (Ended.FRAMED, Ended.UNFRAMED, Ended.BROKEN):
             tried += 1
-            faults += _fault(outcome(api, _parsed(body[:point]), ended), whole, f"cut at byte {point}, {ended}")
+            faults += _fault(outcome(api, _parsed(api, body[:point]), ended), whole, f"cut at byte {point}, {ended}")
     return tried, faults[:3]
 
 
-def _parsed(body: bytes) -> list[Frame]:
-    parser = SSEParser()
-    return [*parser.feed(body), *parser.close()]
+def _parsed(api: str, body: bytes) -> list[Frame]:
+    reader = parser(api)
+    return [*reader.feed(body), *reader.close()]
 
 
 def _fault(found: StepResult | TierError, whole: StepResult, where: str) -> list[str]:

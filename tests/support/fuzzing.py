@@ -15,6 +15,7 @@ from isthmus.models.events import StepResult
 from isthmus.models.jsontext import dumps
 from isthmus.models.messages import assistant_message
 from isthmus.wire.call import Ended, WireCall, WireReply
+from isthmus.wire.eventstream import EventStreamParser
 from isthmus.wire.frame import Frame
 from isthmus.wire.ndjson import NDJSONParser
 from isthmus.wire.partial_json import PartialJson
@@ -83,15 +84,12 @@ def split(data: bytes, size: int) -> list[bytes]:
 
 def check_readers(data: bytes, size: int) -> None:
     """The readers give the same for any split, within their limit, and raise nothing else than they say."""
-    for make in (SSEParser, NDJSONParser):
+    for make in (SSEParser, NDJSONParser, EventStreamParser):
         at_once, pieces = _frames(make(), [data]), _frames(make(), split(data, size))
         assert at_once == pieces, f"{make.__name__}: split {size} gives other frames"
         for limit in (1, 64):
-            try:
-                frames = _frames(make(limit), split(data, size))
-            except TierError:
-                continue
-            assert frames == at_once, f"{make.__name__}: limit {limit} gives other frames"
+            frames = _frames(make(limit), split(data, size))
+            assert _BROKEN in frames or frames == at_once, f"{make.__name__}: limit {limit} gives other frames"
     text, partial = data.decode("utf-8", "replace"), PartialJson()
     try:
         for at in range(0, len(text), max(1, size)):
@@ -104,8 +102,17 @@ def check_readers(data: bytes, size: int) -> None:
     assert wait is None or wait >= 0
 
 
+_BROKEN = Frame(b"", "broken")
+
+
 def _frames(parser: Any, pieces: Iterable[bytes]) -> list[Frame]:
-    return [frame for piece in pieces for frame in parser.feed(piece)] + parser.close()
+    frames: list[Frame] = []
+    try:
+        for piece in pieces:
+            frames += parser.feed(piece)
+        return frames + parser.close()
+    except TierError:
+        return [*frames, _BROKEN]
 
 
 async def check_decoder(provider: str, data: bytes, *, size: int, kind: str, ended: Ended) -> None:

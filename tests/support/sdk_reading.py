@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
+from support import bedrock_reading
 from support.corpus import Recording
 
 _OURS = {"stop_sequence": "stop", "end_turn": "stop", "tool_use": "tool-calls", "max_tokens": "length"}
@@ -30,6 +32,8 @@ def read(api: str, recording: Recording, *, stream: bool) -> Reading:
     Raises:
         Unreadable: with the SDK's own words.
     """
+    if api not in _READERS:
+        raise Unreadable("there is no SDK for it")
     try:
         return _READERS[api](recording, stream)
     except Exception as error:
@@ -127,8 +131,14 @@ def _responses(recording: Recording, stream: bool) -> Reading:
     return Reading(text, calls, finish, reply.usage.output_tokens if reply.usage else None)
 
 
+def _bedrock(api: str, recording: Recording, stream: bool) -> Reading:
+    said = bedrock_reading.read(bedrock_reading.by_botocore(api, recording.body))
+    return Reading(said.text, said.calls, said.finish, said.output)
+
+
 _READERS: dict[str, Callable[[Recording, bool], Reading]] = {
     "openai-chat": _chat,
     "anthropic-messages": _messages,
     "openai-responses": _responses,
+    **{api: partial(_bedrock, api) for api in bedrock_reading.OPERATIONS},
 }

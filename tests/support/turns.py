@@ -18,7 +18,7 @@ class Turns:
         turns: one a call, in order; a call beyond the last plays the last again.
     """
 
-    supports = frozenset({"tools"})
+    supports = frozenset({"tools", "images", "documents", "audio"})
     handles_retries = True
 
     def __init__(self, *turns: Iterable[Any], id: str = "turns") -> None:

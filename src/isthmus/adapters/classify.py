@@ -272,7 +272,7 @@ def _complaint(value: Any) -> str | None:
     if not isinstance(value, Mapping):
         return f"{value}"
     place, said = value.get("loc"), _text(value.get("msg")) or _text(value.get("message")) or f"{value}"
-    return f"{'.'.join(map(str, place))}: {said}" if isinstance(place, list) else said
+    return f"{'.'.join(map(str, place))}: {said}" if isinstance(place, list) and place else said
 
 
 def _word(value: Any) -> str | None:

@@ -6,11 +6,11 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from email.utils import formatdate
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from isthmus.adapters.base import ModelAdapter
 from isthmus.adapters.codec import Codec, Decoder, Reply, Request, Transport
-from isthmus.errors import ProtocolError, TierError, TransientError
+from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, Finish, Note, StepResult, framed
 from isthmus.models.fold import Fold, close, folded
@@ -18,13 +18,20 @@ from isthmus.models.jsontext import loads
 from isthmus.observability import hooks
 from isthmus.secret import HIDDEN, Address, Secret, clean_url, redact
 from isthmus.wire.call import Ended, WireReply
+from isthmus.wire.eventstream import EventStreamParser
 from isthmus.wire.frame import MOST_BYTES, Frame
 from isthmus.wire.ndjson import NDJSONParser
 from isthmus.wire.sse import SSEParser
 
 _ERROR_BODY = 65_536
 _EXCERPT = 300
-_PARSERS: Mapping[str, type[SSEParser] | type[NDJSONParser]] = {"sse": SSEParser, "ndjson": NDJSONParser}
+_Parser: TypeAlias = SSEParser | NDJSONParser | EventStreamParser
+_PARSERS: Mapping[str, Callable[[int], _Parser]] = {
+    "sse": SSEParser,
+    "ndjson": NDJSONParser,
+    "eventstream": EventStreamParser,
+}
+_BINARY_TYPE = "application/vnd.amazon.eventstream"
 _STREAM_TYPES = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
 _LIKE_A_STREAM = re.compile(rb"(?:data|event|id|retry|error)?:")
 
@@ -36,7 +43,11 @@ _FAULTS = (TierError, ValueError, TypeError, LookupError, AttributeError, Arithm
 
 
 class Keys(Protocol):
-    """Where an adapter's authorisation comes from."""
+    """Where an adapter's authorisation comes from.
+
+    Keys that sign what a request says also have `async sign(url, call, *, refresh=False)`, which gives the headers of
+    that one request; it is asked instead of `headers`.
+    """
 
     async def headers(self, *, refresh: bool = False) -> Mapping[str, str]:
         """The headers that authorise a request; `refresh` asks for a new key after a 401."""
@@ -92,7 +103,7 @@ class WireAdapter(ModelAdapter):
 
         What the reply is decides how it is read, not what was asked for: servers answer either with either.
         """
-        opened = self._open(self.codec.encode(ctx, stream=True))
+        opened = self._open(self._encoded(ctx, stream=True))
         del ctx
         async with opened as reading:
             try:
@@ -115,9 +126,19 @@ class WireAdapter(ModelAdapter):
                 frame = frames = None  # type: ignore[assignment]
                 raise error.with_traceback(None) from error.__cause__
 
+    def _encoded(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        try:
+            return self.codec.encode(ctx, stream=stream)
+        except (RecursionError, TypeError) as error:
+            # No other tier could say it either.
+            raise InvalidRequestError(
+                f"the request has no JSON form ({error}): its messages, tools and options must be plain values, "
+                "and not nested hundreds deep"
+            ) from error
+
     async def _whole(self, fold: Fold, ctx: GenerateContext) -> None:
         """The same for a reply asked for whole, into a fold: nobody waits for its events one by one."""
-        opened = self._open(self.codec.encode(ctx, stream=False))
+        opened = self._open(self._encoded(ctx, stream=False))
         del ctx
         async with opened as reading:
             try:
@@ -153,7 +174,8 @@ class WireAdapter(ModelAdapter):
     async def _exchange(self, request: Request, *, refresh: bool) -> AbstractAsyncContextManager[Reply]:
         """The call, ready to be sent with the key of the moment or with a new one."""
         url, call = self._url(request), request.call
-        headers = await self.keys.headers(refresh=refresh)
+        sign = getattr(self.keys, "sign", None)
+        headers = await (self.keys.headers(refresh=refresh) if sign is None else sign(url, call, refresh=refresh))
         if hooks.listening():
             shown = {name: HIDDEN if isinstance(value, Secret) else value for name, value in headers.items()}
             sent = {**call.headers, **shown}
@@ -228,7 +250,7 @@ class _Reading:
 
     decoder: Decoder
     limit: int
-    _parser: SSEParser | NDJSONParser | None
+    _parser: _Parser | None
 
     def __init__(
         self,
@@ -348,6 +370,9 @@ class _Reading:
         """Whether the body is one JSON document rather than a stream; None where it is neither."""
         start = first.lstrip(_BLANK)
         declared = kind in _STREAM_TYPES
+        if self._framing == "eventstream" and start[:1] not in (b"{", b"["):
+            # A message begins with its length, which is far below 2**24: with a zero byte.
+            return False if kind == _BINARY_TYPE or first[:1] in (b"", b"\0") else None
         if start[:1] in (b"{", b"["):
             lines = declared or (self._framing == "ndjson" and kind != "application/json")
             return not (self._streamed and lines)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import inspect
 import logging
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -41,7 +42,7 @@ class BuiltIn:
     package: str = ""
     extra: str = ""
     paths: tuple[str, ...] = ()
-    shared_paths: Mapping[str, str] = field(default_factory=dict)
+    shared_paths: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     default: bool = False
 
 
@@ -275,8 +276,10 @@ def provider_of(path: str, body: Mapping[str, Any]) -> str | None:
     """
     bare = path.split("?")[0].rstrip("/")
     for name, row in built_in().items():
-        if any(bare.endswith(end) for end in row.paths):
+        if any(fnmatchcase(bare, f"*{end}") for end in row.paths):
             return name
-        if any(bare.endswith(end) and (not body or member in body) for end, member in row.shared_paths.items()):
-            return name
+        for end, members in row.shared_paths.items():
+            telling = {members} if isinstance(members, str) else set(members)
+            if bare.endswith(end) and (not body or telling & body.keys()):
+                return name
     return None

@@ -13,8 +13,10 @@ from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import dumps
 from isthmus.models.messages import RESERVED, native_of, text_of
-from isthmus.models.neutral import check_projection
+from isthmus.models.neutral import check_projection, split
 from isthmus.models.normalise import parse_arguments
+from isthmus.models.parts import TextContent
+from isthmus.models.reading import read_result
 
 _LEADING = ("system", "developer")
 _BLOCKS = ("tool_use", "tool_result")
@@ -99,10 +101,14 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, *, notes: list[Note]
         ProtocolError: `make_tool_turn` returned no list of dicts.
     """
     made: list[Any] = []
+    shown: list[Any] = []
     messages, place = ctx.messages, 0
     while place < len(messages):
         message = messages[place]
         place += 1
+        if shown and message.get("role") != "tool":
+            made.append(role_dict({"role": "user", "content": shown}, ctx))
+            shown = []
         check_projection(message, f"messages[{place - 1}]")
         if not message.get("tool_calls") or turns.make is None:
             note = native_of(message, turns.dialect)[1]
@@ -116,14 +122,18 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, *, notes: list[Note]
         ids = [call.get("id") for call in message["tool_calls"]]
         calls = dict(zip(ids, response.tool_calls or (), strict=False))
         while place < len(messages) and messages[place].get("tool_call_id") in calls:
-            content = messages[place].get("content")
-            if isinstance(content, list | tuple) and any(peek(part, "type") != "text" for part in content):
-                # The chat face takes a result as text; nothing else has a place in (call, output).
-                detail = f"messages[{place}]: what is not text in a tool's result was left out"
+            call = calls[messages[place]["tool_call_id"]]
+            text, moved = _output(messages[place].get("content"))
+            if moved:
+                # A result is text on the chat face: nothing else has a place in (call, output).
+                shown += [{"type": "text", "text": f"This is what tool call {call.id} returned beside text:"}, *moved]
+                detail = f"messages[{place}]: what is not text in the result was moved into a user message after it"
                 notes.append(Note(NoteCode.HISTORY_CHANGED, detail))
-            results.append((calls[messages[place]["tool_call_id"]], _output(content)))
+            results.append((call, text))
             place += 1
         made += await _spliced(turns.make(response, results), ctx)
+    if shown:
+        made.append(role_dict({"role": "user", "content": shown}, ctx))
     return Rendered(made, ctx)
 
 
@@ -135,10 +145,14 @@ async def _spliced(turns: Any, ctx: GenerateContext) -> list[Any]:
     return [role_dict(turn, ctx) if type(turn) is dict and RESERVED in turn else turn for turn in turns]
 
 
-def _output(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return text_of(content) or ("" if content is None else dumps(content).decode())
+def _output(content: Any) -> tuple[str, list[dict[str, Any]]]:
+    """A result's text, and what it has beside text, in the neutral spelling."""
+    read = read_result(content)
+    if isinstance(read, str):
+        return read, []
+    moved = [part.neutral() for part in read if not isinstance(part, TextContent)]
+    text = "".join(part.text for part in read if isinstance(part, TextContent))
+    return text or ("The result is in the user message that follows." if moved else ""), moved
 
 
 def _response(message: Mapping[str, Any], turns: Turns, notes: list[Note]) -> ChatResponse:
@@ -232,7 +246,8 @@ def read_context(messages: Any, tools: Any = None, *, own_brief: str = "", **set
         changes["tools"] = tuple(read_tools(tools))
         if len(changes["tools"]) == len(base.tools) and tool_dicts(changes["tools"]) == tool_dicts(base.tools):
             changes["tools"] = base.tools
-    neutral = tuple(item for turn in turns[lead:] for item in _neutral(turn))
+    later = enumerate(turns[lead:], lead)
+    neutral = tuple(item for place, turn in later for item in _neutral(turn, f"messages[{place}]"))
     return replace(base, **{**changes, "brief": brief, "messages": neutral})
 
 
@@ -242,40 +257,22 @@ def _original(message: Any, place: int) -> Mapping[str, Any]:
     return message.original() if isinstance(message, RoleDict) else message
 
 
-def _neutral(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _neutral(message: Mapping[str, Any], place: str) -> Iterable[Mapping[str, Any]]:
     """A message with tool blocks as neutral messages; any other as it is."""
     content = message.get("content")
     if not isinstance(content, list | tuple) or not any(peek(block, "type") in _BLOCKS for block in content):
-        yield message
-        return
-    rest = [block for block in content if peek(block, "type") not in _BLOCKS]
-    calls = [block for block in content if peek(block, "type") == "tool_use"]
-    for block in content:
-        if peek(block, "type") == "tool_result":
-            answer = peek(block, "content")
-            parts = answer if isinstance(answer, str) else _parts(answer or [])
-            yield {"role": "tool", "tool_call_id": peek(block, "tool_use_id"), "content": parts}
-    if calls:
-        yield {"role": "assistant", "content": _parts(rest) or None, "tool_calls": [_neutral_call(b) for b in calls]}
-    elif rest:
-        yield {**message, "content": _parts(rest)}
+        return [message]
+    blocks = [_as_dict(block) for block in content]
+    return split({**message, "content": blocks}, place, spell=lambda part, _: part.to_dict(), notes=[], whole=True)
 
 
-def _parts(blocks: Sequence[Any]) -> Any:
-    """Blocks as content: a string where they are text alone."""
-    if all(peek(block, "type") == "text" for block in blocks):
-        return "".join(str(peek(block, "text") or "") for block in blocks)
-    return list(blocks)
-
-
-def _neutral_call(block: Any) -> dict[str, Any]:
-    value = peek(block, "input")
-    arguments = value if isinstance(value, str) else dumps(value or {}).decode()
-    return {
-        "id": peek(block, "id"),
-        "type": "function",
-        "function": {"name": peek(block, "name"), "arguments": arguments},
-    }
+def _as_dict(block: Any) -> Any:
+    """A block that an SDK made an object of, as the dict that it stands for; anything else as it is."""
+    if isinstance(block, str | Mapping):
+        return block
+    dump = getattr(block, "model_dump", None)
+    made = dump(exclude_none=True) if callable(dump) else getattr(block, "__dict__", block)
+    return dict(made) if isinstance(made, Mapping) else block
 
 
 def read_tools(tools: Any) -> Iterator[ToolSpec]:

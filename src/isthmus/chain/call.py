@@ -32,6 +32,7 @@ from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Call, Event, Finish, FinishReason, Note, NoteCode, Reset, Text, framed
 from isthmus.models.fold import Fold
 from isthmus.models.normalise import to_event
+from isthmus.models.reading import media_needs
 from isthmus.models.retry import Clock
 from isthmus.observability import hooks
 from isthmus.secret import redact
@@ -54,7 +55,9 @@ class Setup:
 
 def needs(ctx: GenerateContext) -> frozenset[str]:
     """What a request asks of a model, in the words of `supports`."""
-    wanted = {"tools"} if ctx.tools else set()
+    wanted = media_needs(ctx.messages)
+    if ctx.tools:
+        wanted.add("tools")
     if ctx.output is not None and ctx.output.response_format() is not None:
         wanted.add("output-schema")
     return frozenset(wanted)

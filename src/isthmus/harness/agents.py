@@ -62,7 +62,7 @@ class DefaultAgent:
     ) -> None:
         self.model = model
         self.name = name
-        self.tools = tools if isinstance(tools, Tools) else Tools(tuple(tools))
+        self.tools = tools if isinstance(tools, Tools) else Tools(tools)
         if not isinstance(instructions, str | PromptSpec):
             kind = type(instructions).__name__
             raise TypeError(f"instructions must be text or a PromptSpec(template, values), not {kind}")

@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from isthmus.models.steering import SteeringInput, SteeringReceipt
     from isthmus.models.strictness import SCHEMA_NORMALIZATION_ERROR, ensure_strict_json_schema
     from isthmus.models.tools import RunStateView, Tool, ToolExecutionContext, ToolHandler, Tools, as_tool
-    from isthmus.models.typed import TypedMessage
+    from isthmus.models.typed import MessageDict, TypedMessage
 
 _PLACES = {
     "AudioContent": "parts",
@@ -116,6 +116,7 @@ _PLACES = {
     "ImagePart": "promptparts",
     "Media": "media",
     "Message": "responses",
+    "MessageDict": "typed",
     "MessageRole": "enums",
     "Model": "model",
     "ModelContinuation": "enums",
@@ -222,6 +223,7 @@ __all__ = [
     "ImagePart",
     "Media",
     "Message",
+    "MessageDict",
     "MessageRole",
     "Model",
     "ModelBehaviorError",

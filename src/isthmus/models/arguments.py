@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal
-from math import isinf
+from math import isfinite, isinf
 from typing import Any
 
 from isthmus.models.contract import ToolSpec
@@ -56,13 +56,18 @@ def validated(tool: ToolSpec, given: Mapping[str, Any]) -> Any:
         return given
     from pydantic import ValidationError
 
-    with suppress(ValidationError):
-        return tool.args_model.model_validate(given)
     try:
-        # A strict model takes dates and the like from JSON alone; and whatever is wrong, it was wrong as JSON.
-        return tool.args_model.model_validate_json(dumps(given))
+        return tool.args_model.model_validate(given)
     except ValidationError as error:
-        raise ArgumentsError("; ".join(_said(each) for each in error.errors())) from None
+        wrong = error
+    try:
+        # A strict model takes dates and the like from JSON alone; and whatever is wrong, it was wrong as JSON. Numbers
+        # that JSON has no words for would become nulls.
+        if _is_finite(given):
+            return tool.args_model.model_validate_json(dumps(given))
+    except ValidationError as error:
+        wrong = error
+    raise ArgumentsError("; ".join(_said(each) for each in wrong.errors()))
 
 
 def _said(fault: Mapping[str, Any]) -> str:
@@ -70,6 +75,12 @@ def _said(fault: Mapping[str, Any]) -> str:
     if fault["type"] == "missing":
         return f"{where}: it is required"
     return f"{where}: {fault['msg']} (given: {shown(fault['input'])})"
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(map(_is_finite, value.values()))
+    return all(map(_is_finite, value)) if isinstance(value, list) else not isinstance(value, float) or isfinite(value)
 
 
 def _has_float(value: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from asyncio import Future, get_running_loop
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 
 class CancellationToken:
@@ -31,8 +31,9 @@ class CancellationToken:
         with self._lock:
             self._event.set()
             callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
+        with ExitStack() as calls:
+            for callback in reversed(callbacks):
+                calls.callback(callback)
 
     def raise_if_cancelled(self) -> None:
         """Stop here if cancelled.
@@ -47,7 +48,7 @@ class CancellationToken:
         """Call back once cancelled, in the thread that cancels; at once where that has happened.
 
         Args:
-            callback: must not raise.
+            callback: what it raises is raised by `cancel`, once all the others were called.
 
         Returns:
             What takes the callback off again; harmless twice.

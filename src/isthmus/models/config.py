@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from math import isfinite
 from typing import Any
@@ -61,35 +61,37 @@ class Config:
 
     def __post_init__(self) -> None:
         _check_key(self.api_key)
-        _check_text(self.model, "model", "give the model's id")
-        _check_count(self.max_retries, "max_retries")
-        _check_count(self.schema_validation_retries, "schema_validation_retries")
-        _check_seconds(self.timeout)
+        # First of all: from here on errors, and frames that a debugger shows, have a Config whose repr hides it.
+        key = Secret(self.api_key.strip())
+        self._set("api_key", key)
+        for name, problem in self._problems():
+            if problem is not None:
+                raise _wrong(name, redact(problem, [key]))
+        self._set("base_url", None if self.base_url is None else Address(self.base_url))
+        self._set("default_headers", _headers(self.default_headers, key))
+
+    def _problems(self) -> Iterator[tuple[str, str | None]]:
+        """Each field that must be checked, and what is wrong with it."""
+        yield "model", _no_text(self.model, "give the model's id")
+        for name in ("max_retries", "schema_validation_retries"):
+            yield name, _no_count(getattr(self, name))
+        yield "timeout", _no_seconds(self.timeout)
         for name in ("organization", "base_url", "vertex_project_id", "vertex_location"):
             value = getattr(self, name)
-            if value is not None:
-                _check_text(value, name, "leave it out, or give text")
+            yield name, None if value is None else _no_text(value, "leave it out, or give text")
         if self.base_url is not None and "://" not in self.base_url:
-            shown = redact(self.base_url.rpartition("@")[2].partition("?")[0], [self.api_key])
-            raise _wrong("base_url", f"must be a URL with its scheme, not {shown!r}: write https://{shown}")
+            shown = self.base_url.rpartition("@")[2].partition("?")[0]
+            yield "base_url", f"must be a URL with its scheme, not {shown!r}: write https://{shown}"
         if not isinstance(self.enforce_structured_output, bool):
-            raise _wrong("enforce_structured_output", f"must be True or False, not {self.enforce_structured_output!r}")
+            yield "enforce_structured_output", f"must be True or False, not {self.enforce_structured_output!r}"
         if not isinstance(self.tracing, ModelTracing):
             names = ", ".join(f"ModelTracing.{item.name}" for item in ModelTracing)
-            raise _wrong("tracing", f"must be one of {names}, not {self.tracing!r}")
-        self._check_limiter()
-        self._set("api_key", Secret(self.api_key.strip()))
-        self._set("base_url", None if self.base_url is None else Address(self.base_url))
-        self._set("default_headers", _headers(self.default_headers, self.api_key))
-
-    def _check_limiter(self) -> None:
+            yield "tracing", f"must be one of {names}, not {self.tracing!r}"
         needed = ("__aenter__", "__aexit__", "record_usage")
         missing = [name for name in needed if not callable(getattr(type(self.rate_limiter), name, None))]
         if self.rate_limiter is not None and missing:
-            raise _wrong(
-                "rate_limiter",
-                f"{type(self.rate_limiter).__name__} has no {missing[0]}: give a RateLimiter of isthmus.models",
-            )
+            kind = type(self.rate_limiter).__name__
+            yield "rate_limiter", f"{kind} has no {missing[0]}: give a RateLimiter of isthmus.models"
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -123,19 +125,19 @@ def _check_key(key: Any) -> None:
         raise _wrong("api_key", "holds characters that no header can carry: check where it was copied from")
 
 
-def _check_text(value: Any, name: str, remedy: str) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise _wrong(name, f"must be text that is not empty, not {value!r}: {remedy}")
+def _no_text(value: Any, remedy: str) -> str | None:
+    right = isinstance(value, str) and value.strip()
+    return None if right else f"must be text that is not empty, not {value!r}: {remedy}"
 
 
-def _check_count(value: Any, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _wrong(name, f"must be a whole number from 0, not {value!r}")
+def _no_count(value: Any) -> str | None:
+    right = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return None if right else f"must be a whole number from 0, not {value!r}"
 
 
-def _check_seconds(value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0:
-        raise _wrong("timeout", f"must be a number of seconds above 0, not {value!r}")
+def _no_seconds(value: Any) -> str | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return None if number and isfinite(value) and value > 0 else f"must be a number of seconds above 0, not {value!r}"
 
 
 def _headers(headers: Any, key: str) -> Mapping[str, str] | None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from isthmus.errors import ConfigError, ToolDefinitionError
 from isthmus.models.events import StepResult
+from isthmus.models.jsontext import dumps
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -47,7 +48,8 @@ class ToolSpec:
         strict: whether the provider should enforce the schema; None leaves it to the adapter.
 
     Raises:
-        ToolDefinitionError: no name, an `args_model` that is no model, a `parameters_schema` that is no mapping.
+        ToolDefinitionError: no name, a description that is no text, an `args_model` that is no model, a
+            `parameters_schema` that is no JSON Schema of an object.
     """
 
     __slots__ = ("_parameters", "args_model", "description", "name", "parameters_schema", "strict")
@@ -65,9 +67,12 @@ class ToolSpec:
             raise ToolDefinitionError(f"tool {name!r}: give it a name, as text")
         if args_model is not None and not hasattr(args_model, "model_json_schema"):
             raise ToolDefinitionError(f"tool {name!r}: args_model {args_model!r} is no pydantic model class; give one")
-        if parameters_schema is not None and not isinstance(parameters_schema, Mapping):
-            kind = type(parameters_schema).__name__
-            raise ToolDefinitionError(f"tool {name!r}: parameters_schema must be a dict (a JSON Schema), not {kind}")
+        if not isinstance(description, str):
+            raise ToolDefinitionError(f"tool {name!r}: description={description!r:.60}: must be text")
+        if not (strict is None or isinstance(strict, bool)):
+            raise ToolDefinitionError(f"tool {name!r}: strict={strict!r:.60}: use True, False or None")
+        if parameters_schema is not None:
+            _check_parameters(name, parameters_schema)
         self.name = name
         self.description = description
         self.args_model: ArgsModel | None = args_model
@@ -107,6 +112,26 @@ class ToolSpec:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+
+def _check_parameters(name: str, schema: Any) -> None:
+    """Refuse what no request could carry, and what no call could fit: arguments are an object."""
+    if not isinstance(schema, Mapping):
+        kind = type(schema).__name__
+        raise ToolDefinitionError(f"tool {name!r}: parameters_schema must be a dict (a JSON Schema), not {kind}")
+    kinds = schema.get("type", "object")
+    if "object" not in (kinds if isinstance(kinds, list | tuple) else (kinds,)):
+        raise ToolDefinitionError(
+            f'tool {name!r}: parameters_schema: type {kinds!r:.60}: arguments are an object; make it {{"type": '
+            '"object", "properties": {…}}'
+        )
+    try:
+        dumps(schema)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolDefinitionError(
+            f"tool {name!r}: parameters_schema: it is no JSON: {error}; use strings, numbers, lists and dicts, and "
+            "$ref for what contains itself"
+        ) from None
 
 
 @runtime_checkable
@@ -175,6 +200,9 @@ class GenerateContext:
                 if isinstance(value, str | Mapping):
                     raise TypeError(f"{name}: must be a sequence, not {type(value).__name__}")
                 object.__setattr__(self, name, tuple(value))
+        for place, tool in enumerate(self.tools):
+            if not isinstance(tool, ToolSpec):
+                raise TypeError(f"tools[{place}]: must be a Tool or a ToolSpec, not {type(tool).__name__}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A read-only mapping can be neither copied nor pickled.

@@ -61,7 +61,7 @@ def declared(tools: Iterable[ToolSpec], *, dialect: str, notes: list[Note]) -> l
         if name != spec.name:
             _note(notes, f"{spec.name!r} is sent as {name!r}")
         parameters, strict = spec.parameters, spec.strict
-        if strict:
+        if strict and rules.rewrites:
             found, why = _enforced(spec, rules, total)
             parameters, strict = (parameters, False) if found is None else (found, True)
             if why:

@@ -118,9 +118,11 @@ class ToolExecutor:
             context: what handlers are told: by call id, or the same for all.
 
         Raises:
-            TypeError: something that is no call.
+            TypeError: something that is no call, or no `Tools`.
             Exception: whatever a callback raises.
         """
+        if not isinstance(tools, Tools):
+            raise TypeError(f"tools={tools!r:.60}: must be Tools, as in Tools([…]), not {type(tools).__name__}")
         calls = [call_of(each, f"tool_calls[{place}]") for place, each in enumerate(tool_calls)]
         given = dict(zip(map(id, calls), tool_calls, strict=True))
         results = self.results(
@@ -207,7 +209,10 @@ def _ready(offered: Mapping[str, Any], call: Call, context: Contexts | None) -> 
     try:
         given = arguments_of(call)
     except ArgumentsError as error:
-        text = f"Invalid arguments for {call.tool}. It was not run: {error}. Call it again with a JSON object."
+        text = (
+            f"Invalid arguments for {call.tool}. Please call {call.tool} with the required parameters. It was not run: "
+            f"{error}; give a JSON object."
+        )
         return _answer(call, text, "invalid-arguments")
     try:
         args = validated(tool, given)

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from threading import Thread
 from typing import Any
@@ -36,6 +37,33 @@ def is_async(func: Any) -> bool:
     return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(func, "__call__", None))  # noqa: B004
 
 
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A function as a handler; two of one function are equal."""
+
+    func: Callable[..., Any]
+    injected: tuple[str, ...]
+
+    def __call__(self, args: Any, cancellation_token: Any = None, context: Any = None) -> Any:
+        return self.func(**_values(args), **_filled(self.injected, cancellation_token, context))
+
+
+@dataclass(frozen=True, slots=True)
+class _Async:
+    """An async function as a handler."""
+
+    func: Callable[..., Any]
+    injected: tuple[str, ...]
+
+    async def __call__(self, args: Any, cancellation_token: Any = None, context: Any = None) -> Any:
+        return await self.func(**_values(args), **_filled(self.injected, cancellation_token, context))
+
+
+def _filled(injected: tuple[str, ...], cancellation_token: Any, context: Any) -> dict[str, Any]:
+    given = {"cancellation_token": cancellation_token, "context": context}
+    return {name: given[name] for name in injected}
+
+
 def keyword_handler(func: Callable[..., Any], injected: tuple[str, ...]) -> Callable[..., Any]:
     """A function as a handler: it takes its arguments as one object, a mapping or a model.
 
@@ -43,20 +71,7 @@ def keyword_handler(func: Callable[..., Any], injected: tuple[str, ...]) -> Call
         func: called by keyword.
         injected: which of `INJECTED` it has.
     """
-
-    if is_async(func):
-
-        async def _handle(args: Any, cancellation_token: Any = None, context: Any = None) -> Any:
-            given = {"cancellation_token": cancellation_token, "context": context}
-            return await func(**{**_values(args), **{key: given[key] for key in injected}})
-
-        return _handle
-
-    def _handle_plainly(args: Any, cancellation_token: Any = None, context: Any = None) -> Any:
-        given = {"cancellation_token": cancellation_token, "context": context}
-        return func(**{**_values(args), **{key: given[key] for key in injected}})
-
-    return _handle_plainly
+    return _Async(func, injected) if is_async(func) else _Plain(func, injected)
 
 
 def _values(args: Any) -> Mapping[str, Any]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
+from math import isinf
 from typing import Any
 
 import msgspec
 
 Raw = msgspec.Raw
+_ALL_INTEGERS = 2**53
 
 
 class WrittenFloat(float):
@@ -58,6 +61,30 @@ def loads(data: bytes | str) -> Any:
         return json.loads(data if isinstance(data, str) else bytes(data))
 
 
+def exactly(text: str | bytes) -> tuple[Any, bool]:
+    """Decode JSON without losing digits, and whether there were any to lose.
+
+    A number that a float does not hold is an int where it is whole and beyond 2^53, else a `WrittenFloat`.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    lost: list[str] = []
+
+    def read(number: str) -> Any:
+        nearest = float(number)
+        if isinf(nearest):
+            return nearest
+        exact, large = Decimal(number), abs(nearest) >= _ALL_INTEGERS
+        if exact == Decimal(nearest if large else repr(nearest)):
+            return nearest
+        lost.append(number)
+        return int(exact) if large and exact == exact.to_integral_value() else WrittenFloat(number)
+
+    found = json.loads(text, parse_float=read)
+    return found, bool(lost)
+
+
 def fields(data: bytes | str | msgspec.Raw) -> dict[str, msgspec.Raw]:
     """The members of a JSON object, each still undecoded, so that it can be sent on exactly as it came.
 
@@ -75,17 +102,35 @@ def dumps(value: Any) -> bytes:
     try:
         return _encode(value)
     except (TypeError, UnicodeEncodeError, msgspec.EncodeError, OverflowError):
-        return json.dumps(_plain(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
+        return _piecewise(value)
 
 
-def _plain(value: Any) -> Any:
-    """A value that the standard library can encode: `Raw` decoded, structs and enums as plain values."""
-    if isinstance(value, msgspec.Raw):
-        return json.loads(bytes(value))
+def unsayable(value: Any) -> str | None:
+    """The path to a number in a value that JSON has no form for (NaN, an infinity), or None."""
+    if isinstance(value, float):
+        return None if value - value == 0 or isinstance(value, WrittenFloat) else ""
+    # Exact types first: this runs over whole requests.
+    if type(value) is dict or isinstance(value, Mapping):
+        for key, item in value.items():
+            if type(item) is not str and item is not None and (path := unsayable(item)) is not None:
+                return f".{key}{path}"
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            if type(item) is not str and (path := unsayable(item)) is not None:
+                return f"[{number}]{path}"
+    return None
+
+
+def _piecewise(value: Any) -> bytes:
+    """A value that msgspec refuses for an integer beyond 64 bits or a lone surrogate; all else in it as ever."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        members = (_piecewise(str(key)) + b":" + _piecewise(item) for key, item in value.items())
+        return b"{" + b",".join(members) + b"}"
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    return msgspec.to_builtins(value)
+        return b"[" + b",".join(map(_piecewise, value)) + b"]"
+    try:
+        return _encode(value)
+    except (UnicodeEncodeError, msgspec.EncodeError, OverflowError):
+        if isinstance(value, str | int):
+            return json.dumps(value).encode("ascii")
+        return _piecewise(msgspec.to_builtins(value, builtin_types=(Raw,), enc_hook=_builtin))

@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from isthmus.models.jsontext import loads
+from isthmus.models.jsontext import exactly
 
 _FENCE = re.compile(r"```[ \t]*[\w-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.S)
+# Reasoning that a server has not taken out of the text: drafts of the answer are no answer.
+_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.S)
 # White space between tokens, also where it was escaped once too often.
 _SPACE = re.compile(r"(?:\s|\\[nrt])*")
 _NAME = re.compile(r"[A-Za-z_$][\w$-]*")
@@ -52,11 +54,22 @@ def parse_json_dict(text: str) -> dict[str, Any] | None:
 
 def read_object(text: str) -> dict[str, Any] | None:
     """The same, with members that are strings left as they are."""
+    text = _THOUGHT.sub("", text, 1)
     for candidate in _candidates(text.strip().rstrip("; \t\r\n")):
         found = _strict(candidate)
         if found is not None:
             return found if isinstance(found, dict) else None
     return _loose(text)
+
+
+def read_list(text: str) -> list[Any] | None:
+    """The JSON list that a fence in a text holds, or that stands at its end; None where there is none."""
+    text = _THOUGHT.sub("", text, 1).strip()
+    for candidate in (*(match[1] for match in _FENCE.finditer(text)), text[text.find("[") :]):
+        found = _strict(candidate.strip().rstrip("; \t\r\n"))
+        if isinstance(found, list):
+            return found
+    return None
 
 
 def unwrap_members(value: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +101,7 @@ def _strict(text: str) -> Any:
     """The value of a JSON text, of one that was written as a string too; None where it is none."""
     for _ in range(2):
         try:
-            found = loads(text)
+            found = exactly(text)[0]
         except (ValueError, RecursionError):
             return None
         if not isinstance(found, str):
@@ -116,8 +129,9 @@ def _loose(text: str) -> dict[str, Any] | None:
 def _exact(text: str, place: int) -> dict[str, Any] | None:
     """The object that begins here, where it is strict JSON."""
     try:
-        found: dict[str, Any] = _DECODER.raw_decode(text, place)[0]
-    except ValueError:
+        end = _DECODER.raw_decode(text, place)[1]
+        found: dict[str, Any] = exactly(text[place:end])[0]
+    except (ValueError, RecursionError):
         return None
     return found
 
@@ -197,7 +211,7 @@ class _Reader:
         if word.end() == len(self._text):
             raise _Ended
         if _NUMBER.fullmatch(word[0]):
-            return loads(word[0]), word.end()
+            return _number(word[0]), word.end()
         if word[0] not in _LITERALS:
             raise _Unreadable
         return _LITERALS[word[0]], word.end()
@@ -228,6 +242,14 @@ class _Reader:
             return False
         rest, after = self._at(place + 1)
         return rest in ('"', "{", "[") or _NEXT_KEY.match(self._text, after) is not None or _scalar(self._text, after)
+
+
+def _number(word: str) -> Any:
+    try:
+        return exactly(word)[0]
+    except ValueError:
+        # More digits than Python reads.
+        raise _Unreadable from None
 
 
 def _scalar(text: str, place: int) -> bool:

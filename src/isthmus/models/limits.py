@@ -183,6 +183,10 @@ class CompositeRateLimiter(RateLimiter):
     """
 
     def __init__(self, limiters: Sequence[RateLimiter]) -> None:
+        if not isinstance(limiters, list | tuple):
+            raise ConfigError(
+                f"must be a list of limiters, not {type(limiters).__name__}", where=type(self).__name__, key="limiters"
+            )
         self._limiters = tuple(limiters)
         for place, limiter in enumerate(self._limiters):
             if not isinstance(limiter, RateLimiter):

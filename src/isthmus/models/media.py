@@ -72,9 +72,7 @@ class Media:
         """
         if not isinstance(content, bytes | bytearray | memoryview):
             raise TypeError(f"Media.of takes bytes, not {type(content).__name__}; base64 goes to Media(data=…)")
-        from mimetypes import guess_type  # reads the system's tables
-
-        said = media_type or (guess_type(name)[0] if name else None)
+        said = media_type or named(name)
         made = from_base64(b64encode(content).decode("ascii"), said, name=name)
         if made.media_type is None:
             raise ValueError("Media.of cannot tell what these bytes are: give a media_type, e.g. 'image/png'")
@@ -111,6 +109,13 @@ class Media:
         if data is None:
             return self.url
         return f"data:{self.media_type or ('text/plain' if self.text is not None else '')};base64,{data}"
+
+
+def named(name: str | None) -> str | None:
+    """The media type that a file's name ends in, or None."""
+    from mimetypes import guess_type  # reads the system's tables
+
+    return guess_type(name)[0] if name else None
 
 
 def sniff(data: str) -> str | None:

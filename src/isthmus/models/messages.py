@@ -9,7 +9,7 @@ from typing import Any
 from isthmus.errors import InvalidRequestError
 from isthmus.models.enums import MessageRole as MessageRole
 from isthmus.models.events import Native, Note, NoteCode, StepResult
-from isthmus.models.jsontext import Raw, dumps, loads
+from isthmus.models.jsontext import Raw, dumps, loads, unsayable
 
 RESERVED = "_isthmus"
 _KEY = dumps(RESERVED)
@@ -21,21 +21,21 @@ class LiveForm(dict[str, Any]):
     __slots__ = ("held",)
     held: Any
 
+    @classmethod
+    def of(cls, form: Mapping[str, Any], held: Any) -> LiveForm:
+        """The form, with its live object at its side."""
+        made = cls(form)
+        made.held = held
+        return made
+
     def __deepcopy__(self, memo: dict[int, Any]) -> LiveForm:
-        return live_form(self, self.held)
+        return LiveForm.of(self, self.held)
 
     def __copy__(self) -> LiveForm:
-        return live_form(self, self.held)
+        return LiveForm.of(self, self.held)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
-
-
-def live_form(form: Mapping[str, Any], held: Any) -> LiveForm:
-    """The form, with its live object at its side."""
-    made = LiveForm(form)
-    made.held = held
-    return made
 
 
 def provider_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -49,9 +49,18 @@ def provider_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, A
     Raises:
         InvalidRequestError: it is no sequence of dicts; names the place.
     """
+    return [_bare(message, f"messages[{place}]") for place, message in enumerate(listed(messages))]
+
+
+def listed(messages: Any) -> Iterable[Any]:
+    """What was given as messages, if it can be gone through one by one.
+
+    Raises:
+        InvalidRequestError: it is one message, a text, or nothing of the kind.
+    """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise InvalidRequestError(f"messages: must be a list of messages, not {type(messages).__name__}")
-    return [_bare(message, f"messages[{place}]") for place, message in enumerate(messages)]
+    return messages
 
 
 def _bare(message: Any, place: str) -> dict[str, Any]:
@@ -62,10 +71,11 @@ def _bare(message: Any, place: str) -> dict[str, Any]:
 
 
 def copied(value: Any) -> Any:
-    """A copy of plain dicts and lists all the way down; anything else is the same object."""
-    if type(value) is dict:
+    """A copy of plain dicts, lists and tuples all the way down; anything else is the same object."""
+    kind = type(value)
+    if kind is dict:
         return {key: copied(item) for key, item in value.items()}
-    return [copied(item) for item in value] if type(value) is list else value
+    return kind(copied(item) for item in value) if kind is list or kind is tuple else value
 
 
 def without_reserved(value: Any) -> Any:
@@ -80,8 +90,16 @@ def without_reserved(value: Any) -> Any:
 
 
 def sendable(body: Mapping[str, Any]) -> bytes:
-    """A request's body as JSON, free of this library's bookkeeping whoever put it there."""
+    """A request's body as JSON, free of this library's bookkeeping whoever put it there.
+
+    Raises:
+        InvalidRequestError: a number in it has no JSON form; names its place.
+    """
     data = dumps(body)
+    # The encoder writes null for such a number: only a body with one needs a look.
+    unsaid = unsayable(body) if b"null" in data or b"NaN" in data or b"Infinity" in data else None
+    if unsaid is not None:
+        raise InvalidRequestError(f"request{unsaid}: NaN and infinities have no JSON form: send null, or text")
     return dumps(without_reserved(body)) if _KEY in data else data
 
 
@@ -133,7 +151,7 @@ def assistant_message(step: StepResult) -> dict[str, Any]:
             "of": fingerprint(message),
             "json": native.json.decode("utf-8", "surrogatepass"),
         }
-        message[RESERVED] = {"native": form if native.held is None else live_form(form, native.held)}
+        message[RESERVED] = {"native": form if native.held is None else LiveForm.of(form, native.held)}
     return message
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -76,11 +77,10 @@ class _Check:
         if isinstance(kinds, list) and not any(_TYPES.get(str(kind), lambda _: True)(value) for kind in kinds):
             yield where, f"must be {' or '.join(map(str, kinds))} (given: {shown(value)})"
             return
-        for keyword, judge in _KEYWORDS.items():
-            if keyword in schema:
+        for judge in (*(judge for keyword, judge in _KEYWORDS.items() if keyword in schema), *_ALWAYS):
+            # A keyword that is not what JSON Schema says it is binds nothing: no value could be mended to fit it.
+            with suppress(TypeError, AttributeError):
                 yield from judge(self, value, schema, where)
-        for judge in _ALWAYS:
-            yield from judge(self, value, schema, where)
 
     def fits(self, value: Any, schema: Any) -> bool:
         """Whether it fits."""

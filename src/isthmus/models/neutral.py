@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from isthmus.errors import InvalidRequestError
 from isthmus.models.enums import MessageRole
 from isthmus.models.events import Note, NoteCode
-from isthmus.models.messages import RESERVED, check_form, copied, text_of, without_reserved
+from isthmus.models.messages import RESERVED, check_form, copied, listed, text_of, without_reserved
 from isthmus.models.parts import CallContent, Content, OtherContent, ResultContent, TextContent, ThinkingContent
 from isthmus.models.reading import read_part, read_result, remarks
 
@@ -42,9 +42,10 @@ def to_neutral(messages: Iterable[Mapping[str, Any]], *, notes: list[Note] | Non
     notes = [] if notes is None else notes
     made: list[dict[str, Any]] = []
     open_turn: dict[str, Any] | None = None
-    for at, message in enumerate(messages):
+    for at, message in enumerate(listed(messages)):
         place = f"messages[{at}]"
         check_form(message, place)
+        _check_said(message, place)
         for item, own in _items(message, place, notes):
             if "role" in item:
                 turns = split(item, place, spell=_spell_for(notes), notes=notes)
@@ -55,6 +56,12 @@ def to_neutral(messages: Iterable[Mapping[str, Any]], *, notes: list[Note] | Non
                 assistant = bool(turns) and turns[-1].get("role") == MessageRole.ASSISTANT
                 open_turn = turns[-1] if own and assistant else None
     return made
+
+
+def _check_said(message: Mapping[str, Any], place: str) -> None:
+    role, kind = message.get("role"), message.get("type")
+    if not (isinstance(role, str) and role) and ("role" in message or not isinstance(kind, str)):
+        raise InvalidRequestError(f"{place}: has neither a role nor, as a provider's own item, a type: give it a role")
 
 
 def check_projection(message: Mapping[str, Any], place: str) -> None:
@@ -76,7 +83,7 @@ def check_projection(message: Mapping[str, Any], place: str) -> None:
 
 def _items(message: Mapping[str, Any], place: str, notes: list[Note]) -> Iterable[tuple[dict[str, Any], bool]]:
     """The message's own projection; where it has none, its native items; and whether it is such an item."""
-    plain = {key: copied(value) for key, value in message.items() if key not in (RESERVED, NATIVE_INPUT)}
+    plain = {key: without_reserved(value) for key, value in message.items() if key not in (RESERVED, NATIVE_INPUT)}
     held = message.get(RESERVED)
     mark = {key: value for key, value in held.items() if key != "native"} if isinstance(held, Mapping) else {}
     marked = {RESERVED: mark} if mark else {}
@@ -133,13 +140,18 @@ def _spell_for(notes: list[Note]) -> Spell:
         said = remarks(part)
         notes.extend(Note(NoteCode.HISTORY_CHANGED, f"{place}: {remark}") for remark in said)
         neutral = part.neutral()
-        own = part.spelled in (neutral.get("type"), "refusal")
-        return part.to_dict() if own and not said else neutral
+        if part.spelled in (neutral.get("type"), "refusal") and not said:
+            return part.to_dict()
+        if part.beside:
+            notes.append(Note(NoteCode.HISTORY_CHANGED, f"{place}: {', '.join(part.beside)} left out"))
+        return neutral
 
     return spell
 
 
-def split(message: dict[str, Any], place: str, *, spell: Spell, notes: list[Note]) -> list[dict[str, Any]]:
+def split(
+    message: dict[str, Any], place: str, *, spell: Spell, notes: list[Note], whole: bool = False
+) -> list[dict[str, Any]]:
     """A message as neutral turns: calls out of its parts, results as tool messages of their own, in front.
 
     Args:
@@ -147,6 +159,7 @@ def split(message: dict[str, Any], place: str, *, spell: Spell, notes: list[Note
         place: where it stands, for notes and errors.
         spell: how the parts that stay are said.
         notes: takes a note of each thing that was dropped.
+        whole: whether to drop nothing: reasoning and blocks of a provider's own tools stay too.
 
     Raises:
         InvalidRequestError: a content or a part that is none; names it.
@@ -160,7 +173,7 @@ def split(message: dict[str, Any], place: str, *, spell: Spell, notes: list[Note
         if content is not None and not isinstance(content, str):
             raise InvalidRequestError(f"{place}.content: must be text or a list of parts, not {type(content).__name__}")
         return [message]
-    taken = _Taken(place, spell, notes)
+    taken = _Taken(place, spell, notes, whole)
     for number, part in enumerate(content):
         taken.take(part, f"{place}.content[{number}]")
     return taken.turns(message)
@@ -181,7 +194,8 @@ def _tool(message: dict[str, Any], place: str, spell: Spell, notes: list[Note]) 
 class _Taken:
     """A list of parts taken apart: those that stay, calls, and results that become turns of their own."""
 
-    def __init__(self, place: str, spell: Spell, notes: list[Note]) -> None:
+    def __init__(self, place: str, spell: Spell, notes: list[Note], whole: bool) -> None:
+        self._whole = whole
         self._place = place
         self._spell = spell
         self._notes = notes
@@ -197,13 +211,14 @@ class _Taken:
             raise InvalidRequestError(f"{place}: a part must be a dict with a 'type', not {type(part).__name__}")
         kind = str(part.get("type"))
         read = read_part(part)
-        if kind in _SERVER_BLOCKS or kind.endswith(_SERVER_TOOLS) or isinstance(read, ThinkingContent):
+        elsewhere = kind in _SERVER_BLOCKS or kind.endswith(_SERVER_TOOLS) or isinstance(read, ThinkingContent)
+        if elsewhere and not self._whole:
             self._notes.append(Note(NoteCode.NATIVE_DROPPED, f"{self._place}: a {kind} block was left out"))
         elif isinstance(read, CallContent):
             self._calls.append(without_reserved(read.neutral()))
         elif isinstance(read, ResultContent):
             self._results.append(_answer(read, place, self._spell))
-        elif isinstance(read, TextContent) and not read.text.strip():
+        elif isinstance(read, TextContent) and not read.text.strip() and not self._whole:
             self._notes.append(Note(NoteCode.HISTORY_CHANGED, f"{self._place}: an empty text part was left out"))
         else:
             self._keep(read, kind, place)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from isthmus.errors import OutputDefinitionError
 from isthmus.models.jsontext import dumps, fields, loads
-from isthmus.models.lenient import read_object, unwrap_members
+from isthmus.models.lenient import read_list, read_object, unwrap_members
 from isthmus.models.outputshape import Shape, legal_name, shape_of, shown
 from isthmus.models.reshape import WRAPPED
 
@@ -166,6 +166,12 @@ class OutputSchema(Generic[T]):
         if self._shape is None:
             return text  # type: ignore[return-value]
         try:
+            return self._read(text, strict)
+        except RecursionError:
+            raise ValueError(f"{self.name()}: the reply is nested too deeply to be read") from None
+
+    def _read(self, text: str, strict: bool) -> T:
+        try:
             whole = loads(text)
         except (ValueError, RecursionError):
             if strict:
@@ -180,7 +186,10 @@ class OutputSchema(Generic[T]):
 
     def _loosely(self, text: str) -> T:
         """The value of a text that is no JSON as it stands."""
-        found = read_object(text)
+        found: Any = read_object(text)
+        if self.wrapped and WRAPPED not in (found or ()):
+            listed = read_list(text)
+            found = found if listed is None else listed
         if found is None:
             raise NoJsonError(f"{self.name()}: there is no JSON object in the reply")
         try:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, get_args, get_origin
 
 from isthmus.errors import OutputDefinitionError
 from isthmus.models.dialects import dialect
-from isthmus.models.jsontext import dumps, loads
+from isthmus.models.jsontext import dumps, exactly, loads
 from isthmus.models.misfits import misfits
 from isthmus.models.pytypes import python_type
 from isthmus.models.reshape import WRAPPED, normalise
@@ -33,7 +35,7 @@ class Shape:
         wrapped: whether the value is the one member of that object.
         strict: whether a provider can enforce the schema.
         inner: the schema of the value without its wrapper, as its author wrote it.
-        validator: has `validate_json(text)`, for that value.
+        validator: has `validate_json(text)` and `validate(value)`, for that value.
     """
 
     schema: dict[str, Any]
@@ -48,10 +50,15 @@ class Shape:
         Raises:
             ValueError: it does not fit.
         """
+        sent, long = exactly(text)
+        if long:
+            # The reader of JSON text knows floats only.
+            with suppress(ValueError):
+                return self.validator.validate(sent)
+            text = dumps(sent)
         try:
             return self.validator.validate_json(text)
         except ValueError:
-            sent = loads(text)
             meant = without_nulls(sent, self.inner)
             if meant == sent:
                 raise
@@ -83,9 +90,7 @@ def _made_strict(schema: dict[str, Any], type: Any) -> dict[str, Any]:
     try:
         return ensure_strict_json_schema(schema)
     except ValueError as error:
-        raise OutputDefinitionError(
-            f"OutputSchema({shown(type)}): {error}: name all its keys, or pass strict_json_schema=False"
-        ) from None
+        raise OutputDefinitionError(f"OutputSchema({shown(type)}): {error}") from None
 
 
 class _Judge:
@@ -99,7 +104,9 @@ class _Judge:
             raise OutputDefinitionError(f"OutputSchema: {error}: mend the schema") from None
 
     def validate_json(self, text: str | bytes) -> Any:
-        value = loads(text)
+        return self.validate(loads(text))
+
+    def validate(self, value: Any) -> Any:
         faults = [f"{where or 'reply'}: {why}" for where, why in misfits(value, self._schema)]
         if faults:
             raise ValueError("; ".join(faults))
@@ -129,7 +136,7 @@ def _is_type(annotation: Any) -> bool:
 def _given(schema: Mapping[str, Any]) -> dict[str, Any]:
     try:
         made = loads(dumps(schema))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise OutputDefinitionError(f"OutputSchema: the schema is no JSON: {error}") from None
     kinds = made.get("type")
     strange = [
@@ -175,10 +182,13 @@ def legal_name(annotation: Any) -> str:
 
 def _words(annotation: Any) -> Iterator[str]:
     origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        yield from _words(inner[0])
+        return
     if origin is None or isinstance(annotation, type):
         yield _word(annotation)
     else:
-        yield _word(origin)
+        yield "Union" if origin is UnionType else _word(origin)
     for each in inner:
         yield from _words(each)
 

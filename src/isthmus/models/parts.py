@@ -15,11 +15,22 @@ class _Part:
 
     Args:
         extra: members beside the ones that were read, kept for whoever knows them.
+
+    Raises:
+        TypeError: its media is no `Media`, or its text no text.
     """
 
     type: ClassVar[str] = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
     _origin: Any = field(default=None, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        if hasattr(self, "media") and not isinstance(self.media, Media):
+            raise TypeError(f"{name}.media: must be a Media, not {type(self.media).__name__}: write Media(url=…)")
+        text: Any = getattr(self, "text", "")
+        if not isinstance(text, str):
+            raise TypeError(f"{name}.text: must be text, not {type(text).__name__}")
 
     def to_dict(self) -> dict[str, Any]:
         """The part as a dict: the very one it was read from, else in the neutral spelling."""
@@ -37,6 +48,21 @@ class _Part:
     def spelled(self) -> str:
         """The type under which it came; its neutral one where it was made here."""
         return str((self._origin or self._spelled()).get("type", ""))
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The members that it came with and that its fields do not hold: what another spelling cannot say."""
+        origin = self._origin or {}
+        found = [str(name) for name in self.extra]
+        for name, known in _HELD.items():
+            held = origin.get(name)
+            if isinstance(held, Mapping):
+                found += [f"{name}.{key}" for key in held if key not in known]
+        for name, places in _PLACES.items():
+            held = origin.get(name)
+            given = [place for place in places if held.get(place)] if isinstance(held, Mapping) else []
+            found += [f"{name}.{place}" for place in given[1:]]
+        return tuple(found)
 
     def neutral(self) -> dict[str, Any]:
         """The part in the neutral spelling, without members that only another spelling has."""
@@ -204,4 +230,17 @@ Content: TypeAlias = (
     | ThinkingContent
     | OtherContent
 )
+# What is read of the members that are dicts.
+_HELD: Mapping[str, frozenset[str]] = {
+    "image_url": frozenset({"url", "detail"}),
+    "file": frozenset({"filename", "file_id", "file_data", "file_url"}),
+    "input_audio": frozenset({"data", "format"}),
+    "source": frozenset({"type", "media_type", "mimeType", "mime_type", "data", "url", "file_id"}),
+    "function": frozenset({"name", "arguments"}),
+}
+# Where the content may stand, in the order in which it is looked for: the first one is the part's.
+_PLACES: Mapping[str, tuple[str, ...]] = {
+    "file": ("file_id", "file_data", "file_url"),
+    "source": ("file_id", "url", "data"),
+}
 _FORMATS = {"mpeg": "mp3", "x-m4a": "m4a"}

@@ -115,7 +115,7 @@ def parse_prompt(text: str, place: str) -> PromptFile:
     try:
         # The empty line stands for the fence, so that the lines in the parser's errors are those of the file.
         given = tomllib.loads("\n".join(["", *lines[1:end]]))
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise PromptError(f"{place}: the front matter is not TOML: {error}") from None
     front.check_keys(given, _KEYS, "the front matter")
     return PromptFile(

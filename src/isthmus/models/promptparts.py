@@ -42,8 +42,11 @@ class ImagePart(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         _check_data(self)
-        if not self.media_type.startswith("image/"):
+        if not self.media_type.lower().startswith("image/"):
             raise PromptError(f"ImagePart: {self.media_type!r} is no image: use FilePart")
+        detail: Any = self.detail
+        if not isinstance(detail, str) or not detail:
+            raise PromptError(f"ImagePart.detail: must be 'high', 'low' or 'auto', not {detail!r}")
 
     def __repr__(self) -> str:
         return f"ImagePart(media_type={self.media_type!r}, detail={self.detail!r})"

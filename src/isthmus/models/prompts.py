@@ -23,6 +23,7 @@ from isthmus.models.output import OutputSchema
 from isthmus.models.promptfile import PromptFile, parse_prompt
 from isthmus.models.promptparts import FilePart, ImagePart, Part, TextPart, part_content
 from isthmus.models.promptvalues import values_by_name
+from isthmus.models.results import structured
 
 if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
@@ -33,13 +34,18 @@ Out = TypeVar("Out")
 _ROUTINES = (FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType)
 _NO_TEXT = (*_ROUTINES, type, GeneratorType, CoroutineType, bytes, bytearray, memoryview)
 _FUNCTIONS = ("range", "namespace")
+# What a template's own operations, and properties and methods of the values, raise; recursion is a RuntimeError.
+_FAILURES = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError),
+    *(OSError, RuntimeError, TypeError, ValueError),
+)
 _SHOWN = 32
 
 
 @cache
 def _language() -> tuple[SandboxedEnvironment, dict[str, Any]]:
     """The template language as all prompts speak it, and the functions it has; loaded with the first template."""
-    from jinja2 import StrictUndefined
+    from jinja2 import StrictUndefined, Undefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Missing(StrictUndefined):
@@ -50,7 +56,9 @@ def _language() -> tuple[SandboxedEnvironment, dict[str, Any]]:
         kind: Any = type(value)
         # The default form of an object is its address: another one in each process.
         nameless = (kind.__str__, kind.__repr__) == (object.__str__, object.__repr__)
-        if nameless or isinstance(value, _NO_TEXT):
+        # A lenient kind of undefined, which came as a value, would print nothing.
+        lenient = isinstance(value, Undefined) and not isinstance(value, StrictUndefined)
+        if nameless or lenient or isinstance(value, _NO_TEXT):
             raise TypeError(f"a {kind.__name__} is no text")
         return value
 
@@ -64,7 +72,12 @@ def _language() -> tuple[SandboxedEnvironment, dict[str, Any]]:
 
 def _tojson(value: Any, indent: int = 0) -> str:
     """JSON without the escapes for HTML that the language's own filter puts in."""
-    text = dumps(value)
+    try:
+        text = dumps(value)
+    except TypeError:
+        # A variable that is missing says so when it is printed, wherever in the value it stands.
+        repr(value)
+        text = structured(value)
     return (msgspec.json.format(text, indent=indent) if indent else text).decode()
 
 
@@ -133,7 +146,7 @@ class _Text:
         except SecurityError as error:
             why = f"{_stated(error)}: a template only reads public values: compute the rest before"
             raise self._failed(error, why) from error
-        except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except (TemplateError, *_FAILURES) as error:
             why = f"{type(error).__name__}: {_stated(error)}: compute it before, and pass what comes of it"
             raise self._failed(error, why) from error
 
@@ -240,6 +253,8 @@ class PromptTemplate(PromptTemplateBase[Ctx, Out]):
         Raises:
             PromptError: it does not follow the format, or declares other variables than it uses; names place and line.
         """
+        if not isinstance(text, str):
+            raise PromptError(f"{place}: must be text, not {type(text).__name__}: from_file reads a file")
         file = parse_prompt(text, place)
         made = cls.__new__(cls)
         PromptTemplateBase.__init__(made, output_schema=output_schema)

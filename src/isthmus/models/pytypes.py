@@ -32,8 +32,11 @@ def python_type(schema: Mapping[str, Any] | bool, *, name: str = "Value") -> Any
         raise TypeError(f"schema: must be a JSON Schema (a mapping or a boolean), not {type(schema).__name__}")
     if isinstance(schema, bool):
         return _Maker(Document({})).of(schema, name)
-    document = Document(schema)
-    return _Maker(document).of(document.body, name)
+    try:
+        document = Document(schema)
+        return _Maker(document).of(document.body, name)
+    except RecursionError:
+        raise TypeError("schema: it is nested too deeply, or contains itself; use $ref") from None
 
 
 class _Maker:

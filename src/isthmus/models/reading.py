@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from isthmus.models.jsontext import dumps
-from isthmus.models.media import Media, from_base64, from_url
+from isthmus.models.media import Media, from_base64, from_url, named
 from isthmus.models.messages import without_reserved
 from isthmus.models.parts import (
     AudioContent,
@@ -56,6 +56,35 @@ def remarks(part: Content) -> tuple[str, ...]:
     return tuple(found)
 
 
+def media_needs(messages: Iterable[Any]) -> set[str]:
+    """What messages ask of a model beside reading text, in the words of `supports`: "images", "documents", "audio".
+
+    Tool results count too. A text file that is here is text, which every adapter can say.
+    """
+    return {word for message in messages if isinstance(message, Mapping) for word in _of_content(message)}
+
+
+def _of_content(message: Mapping[str, Any]) -> Iterator[str]:
+    content = message.get("content")
+    if content is None or isinstance(content, str):
+        return
+    for part in [content] if isinstance(content, Mapping) else content if isinstance(content, list | tuple) else ():
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if isinstance(kind, str) and (kind in _MEANT or kind in _RESULTS):
+            yield from _needs(read_part(part))
+
+
+def _needs(part: Content) -> Iterator[str]:
+    if isinstance(part, ResultContent):
+        for item in part.content if isinstance(part.content, tuple) else ():
+            yield from _needs(item)
+    elif isinstance(part, ImageContent | AudioContent | FileContent):
+        media = part.media
+        here = media.text is not None or media.data is not None
+        if not (isinstance(part, FileContent) and media.is_text and here):
+            yield _SUPPORTED_AS[type(part)]
+
+
 def _text(part: Mapping[str, Any]) -> Content:
     said = part.get("refusal") if part.get("type") == "refusal" else part.get("text")
     if not isinstance(said, str):
@@ -65,6 +94,8 @@ def _text(part: Mapping[str, Any]) -> Content:
 
 def _by_media(media: Media, kind: type, *, detail: str | None = None) -> Content:
     """The part for what the media is; the kind that it was spelled as where the media does not say."""
+    if media.data == "" and not media.is_text:
+        raise ValueError(f"the data is empty ({media.media_type or 'of no media type'}): leave the part out")
     family = (media.media_type or "").partition("/")[0]
     kind = _FAMILIES.get(family, FileContent if media.media_type else kind)
     if kind is ImageContent:
@@ -95,8 +126,7 @@ def _file(part: Mapping[str, Any]) -> Content:
         raise ValueError(f"a part of type {part['type']} needs file_data (a data URL), file_url or file_id")
     if data.startswith(("http://", "https://", "data:")):
         return _by_media(from_url(data, name=name), FileContent)
-    said = "application/pdf" if name is not None and name.lower().endswith(".pdf") else None
-    return _by_media(from_base64(data, said, name=name), FileContent)
+    return _by_media(from_base64(data, named(name), name=name), FileContent)
 
 
 def _sound(part: Mapping[str, Any]) -> Content:
@@ -189,6 +219,8 @@ def _thinking(part: Mapping[str, Any]) -> Content:
 _AUDIO = {"mp3": "mpeg"}
 _FAMILIES: Mapping[str, type] = {"image": ImageContent, "audio": AudioContent}
 _WORDS = {ImageContent: "an image", FileContent: "a document", AudioContent: "a sound"}
+_SUPPORTED_AS: Mapping[type, str] = {ImageContent: "images", FileContent: "documents", AudioContent: "audio"}
+_RESULTS = ("tool_result", "function_call_output")
 _MEANT: Mapping[str, type] = {
     **dict.fromkeys(("image_url", "input_image", "image"), ImageContent),
     **dict.fromkeys(("file", "input_file", "document"), FileContent),

@@ -75,6 +75,9 @@ class Normalised(msgspec.Struct, frozen=True):
         return self.report.usable
 
 
+_TOO_DEEP = "root: it is nested too deeply, or contains itself; use $ref"
+
+
 def normalise(schema: Mapping[str, Any] | bool, dialect: str) -> Normalised:
     """A schema as a dialect takes it; never changes what it is given, and changes nothing the second time.
 
@@ -95,10 +98,13 @@ def normalise(schema: Mapping[str, Any] | bool, dialect: str) -> Normalised:
 def by_rules(schema: Mapping[str, Any] | bool, rules: Dialect) -> Normalised:
     """What `normalise` does, for rules that no dialect has by name."""
     whole: Mapping[str, Any] = {} if schema is True else {"not": {}} if schema is False else schema
-    if not rules.rewrites:
-        return Normalised(copied(whole), Report(rules.name), schema)
-    made, report = _reshaped(whole, rules)
-    return Normalised(made if report.usable else copied(whole), report, schema)
+    try:
+        if not rules.rewrites:
+            return Normalised(copied(whole), Report(rules.name), schema)
+        made, report = _reshaped(whole, rules)
+        return Normalised(made if report.usable else copied(whole), report, schema)
+    except RecursionError:
+        return Normalised(dict(whole), Report(rules.name, problems=(_TOO_DEEP,)), schema)
 
 
 _dialect = dialect

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from typing import Any, get_args
@@ -117,24 +117,34 @@ def shown(content: str | list[dict[str, Any]]) -> str:
 
 
 def result_text(value: Any) -> str:
-    """A value as text: a string as it is, models, dataclasses and JSON values as JSON, `str()` of anything else."""
+    """A value as text: a string as it is, models, dataclasses and JSON values as JSON, `str()` of anything else.
+
+    Raises:
+        TypeError: it is a generator, of which nothing could be read.
+    """
     if isinstance(value, str):
         return str.__str__(value)
     dump = getattr(value, "model_dump_json", None)
     if callable(dump) and not isinstance(value, type):
         return str(dump())
+    if isinstance(value, Generator | AsyncGenerator):
+        raise TypeError("a generator is no result that can be read: return the whole of it")
     plain = value is None or isinstance(value, Mapping | list | tuple | int | float)
     if not plain and (not is_dataclass(value) or isinstance(value, type)):
         return str(value)
     with suppress(TypeError, ValueError, RecursionError):
-        return (dumps(value) if plain else _structured(value)).decode()
+        return (dumps(value) if plain else structured(value)).decode()
     with suppress(ValueError):
-        return _structured(value).decode()
+        return structured(value).decode()
     return str(value)
 
 
-def _structured(value: Any) -> bytes:
-    """JSON of dataclasses, and of models inside of other values."""
+def structured(value: Any) -> bytes:
+    """JSON of dataclasses and models, inside of other values too.
+
+    Raises:
+        ValueError: something in it has no JSON form.
+    """
     from pydantic import TypeAdapter
 
     return TypeAdapter(Any).dump_json(value)

@@ -90,7 +90,8 @@ def extract_retry_after(error: BaseException) -> float | None:
 
     Args:
         error: its `retry_after`, its `response_headers`, the `headers` of its `response`, or the words "retry after N
-            seconds" in its text. Headers may be any mapping, in any case, with seconds or an HTTP date.
+            seconds" in its text. Headers may be any mapping or pairs, of text or bytes, in any case, with seconds or an
+            HTTP date.
     """
     hint = _hint(error)
     return None if hint is None else min(hint, _POLICY.max_hint)
@@ -109,16 +110,23 @@ def _hint(error: BaseException) -> float | None:
 
 
 def _lowered(headers: Any) -> dict[str, str]:
-    """Headers by their names in lower case, with the date of the reply, or now; none where a stranger holds no mapping.
+    """Headers by their names in lower case, with the date of the reply, or now; none where a stranger holds nothing
+    of the kind.
 
     A wait below 0 is none at all, so it is 0.
     """
     items = getattr(headers, "items", None)
-    found = {str(name).lower(): str(value).strip() for name, value in items()} if callable(items) else {}
+    pairs = items() if callable(items) else headers if isinstance(headers, list | tuple) else ()
+    whole = (pair for pair in pairs if isinstance(pair, list | tuple) and len(pair) == 2)
+    found = {_said(name).lower(): _said(value).strip() for name, value in whole}
     for name in ("retry-after", "retry-after-ms"):
         if re.fullmatch(r"-\d+(\.\d+)?", found.get(name, "")):
             found[name] = "0"
     return {"date": format_datetime(datetime.now(UTC), usegmt=True), **found}
+
+
+def _said(value: Any) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
 def wait_with_retry_after(error: BaseException, attempt: int = 1, *, clock: Clock | None = None) -> float:
@@ -134,7 +142,7 @@ def wait_with_retry_after(error: BaseException, attempt: int = 1, *, clock: Cloc
 
 
 def _backoff(attempt: int, clock: Clock) -> float:
-    limit = _POLICY.delay(attempt) or _FLOOR
+    limit = _POLICY.delay(max(attempt, 1)) or _FLOOR
     return _FLOOR + (limit - _FLOOR) * clock.random()
 
 
@@ -159,8 +167,11 @@ def retry_on_errors(
         ConfigError: `max_retries` is no whole number from 0.
     """
     if type(max_retries) is not int or max_retries < 0:
+        remedy = ": write @retry_on_errors()" if callable(max_retries) else ""
         raise ConfigError(
-            f"must be a whole number of tries from 0, not {max_retries!r}", where="retry_on_errors", key="max_retries"
+            f"must be a whole number of tries from 0, not {max_retries!r}{remedy}",
+            where="retry_on_errors",
+            key="max_retries",
         )
     time = clock or Clock()
 

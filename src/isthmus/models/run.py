@@ -12,6 +12,8 @@ from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 from uuid import uuid4
 
+__all__ = ["DefaultRunContext", "RunContext", "Trace", "TraceCtxManager", "current_trace"]
+
 
 @runtime_checkable
 class RunContext(Protocol):
@@ -150,7 +152,16 @@ class Trace:
     ended: float | None = None
 
 
+@dataclass(slots=True, eq=False)
+class _Block:
+    """One entering of a manager; without a trace where it found one."""
+
+    trace: Trace | None = None
+    token: Token[Trace | None] | None = None
+
+
 _current: ContextVar[Trace | None] = ContextVar("isthmus_trace", default=None)
+_blocks: ContextVar[tuple[_Block, ...]] = ContextVar("isthmus_trace_blocks", default=())
 
 
 def current_trace() -> Trace | None:
@@ -180,8 +191,7 @@ class TraceCtxManager:
         disabled: bool = False,
     ) -> None:
         self._made = (workflow_name, trace_id, group_id, dict(metadata or {}), disabled)
-        # One entry a block; None where the block found a trace.
-        self._own: list[tuple[Trace, Token[Trace | None]] | None] = []
+        self._open: list[_Block] = []
 
     @property
     def trace(self) -> Trace | None:
@@ -190,7 +200,7 @@ class TraceCtxManager:
 
     def __enter__(self) -> Self:
         if current_trace() is not None:
-            self._own.append(None)
+            self._begin(_Block())
             return self
         name, trace_id, group_id, metadata, disabled = self._made
         trace = Trace(
@@ -200,16 +210,28 @@ class TraceCtxManager:
             metadata=metadata,
             disabled=disabled,
         )
-        self._own.append((trace, _current.set(trace)))
+        self._begin(_Block(trace, _current.set(trace)))
         return self
+
+    def _begin(self, block: _Block) -> None:
+        self._open.append(block)
+        _blocks.set((*_blocks.get(), block))
+
+    def _end(self) -> _Block:
+        """The block that ends here: the latest that this context began, so that tasks may share one manager."""
+        begun = _blocks.get()
+        block = next((each for each in reversed(begun) if each in self._open), self._open[-1])
+        self._open.remove(block)
+        _blocks.set(tuple(each for each in begun if each is not block))
+        return block
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        own = self._own.pop()
-        if own is None:
+        block = self._end()
+        if block.trace is None or block.token is None:
             return
-        own[0].ended = time()
+        block.trace.ended = time()
         # A generator that is closed elsewhere leaves in another context: the trace has ended all the same.
         with suppress(ValueError):
-            _current.reset(own[1])
+            _current.reset(block.token)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 Schema = dict[str, Any]
 
@@ -137,6 +138,10 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
 
 
+def _is_kind(value: Any) -> bool:
+    return value in ("array", "boolean", "integer", "null", "number", "object", "string")
+
+
 def _are_names(value: Any) -> bool:
     return _is_list(value) and all(isinstance(item, str) for item in value)
 
@@ -151,7 +156,7 @@ _FORMS: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"), _is_number),
     **dict.fromkeys(("maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties"), _is_number),
     "required": _are_names,
-    "type": lambda value: isinstance(value, str) or _are_names(value),
+    "type": lambda value: _is_kind(value) or (_is_list(value) and bool(value) and all(map(_is_kind, value))),
 }
 
 
@@ -168,6 +173,17 @@ class Document:
         self.malformed: list[str] = []
         self.defs: dict[str, Any] = {}
         self.body: Schema = self._led({key: item for key, item in root.items() if key not in ("$defs", "definitions")})
+        self.malformed += [f"'$ref' of {name!r} leads back to itself; say what it means" for name in self._empty()]
+
+    def _empty(self) -> Iterator[str]:
+        """The definitions that are a circle of references and nothing else."""
+        for name in self.defs:
+            passed, at = set[str](), name
+            while at not in passed and "$ref" in (self.defs.get(at) or ()):
+                passed.add(at)
+                at = str(self.defs[at]["$ref"]).removeprefix(DEFS)
+            if at in passed:
+                yield name
 
     def _led(self, schema: Any) -> Any:
         if not isinstance(schema, Mapping):
@@ -210,7 +226,7 @@ class Document:
             return False, None
         at: Any = self._root
         for step in ref.split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
+            key = unquote(step).replace("~1", "/").replace("~0", "~")
             if isinstance(at, Mapping) and key in at:
                 at = at[key]
             elif isinstance(at, list) and key.isdigit() and int(key) < len(at):

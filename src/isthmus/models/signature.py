@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import FrameType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -116,11 +117,21 @@ def signature_of(func: Callable[..., Any], name: str) -> tuple[Signature, Callab
         unbound = missing[0] in ("self", "cls")
         remedy = "make the tool of the bound method" if unbound else f"annotate {', '.join(missing)}"
         raise ToolDefinitionError(f"tool {name!r}: a model must be told what each parameter is: {remedy}")
-    found = tuple(Parameter(key, hints[key], parameter.default) for key, parameter in shown.items())
+    found = tuple(_parameter(key, hints[key], parameter.default, name) for key, parameter in shown.items())
     signature = Signature(f"{name}_arguments", found)
     if not all(_is_plain(each.annotation) for each in found):
         _prove(signature, name)
     return signature, keyword_handler(func, hidden)
+
+
+def _parameter(key: str, hint: Any, default: Any, name: str) -> Parameter:
+    """A parameter; what `Field(…)` says of one in the place of its default belongs to its annotation."""
+    made_by = f"{type(default).__module__}.{type(default).__name__}"
+    if made_by not in ("dataclasses.Field", "pydantic.fields.FieldInfo"):
+        return Parameter(key, hint, default)
+    if made_by == "dataclasses.Field" or default.default_factory is not None:
+        raise ToolDefinitionError(f"tool {name!r}: {key}: a function has no fields to be made: give a plain default")
+    return Parameter(key, Annotated[hint, default], MISSING if default.is_required() else default.default)
 
 
 def _prove(signature: Signature, name: str) -> None:
@@ -173,15 +184,30 @@ def _hints(func: Callable[..., Any], name: str, *, wanted: Iterable[str]) -> dic
     target: Any = func if inspect.isroutine(func) else type(func).__call__
     target = inspect.unwrap(target)
     written = getattr(target, "__annotations__", {})
-    told = SimpleNamespace(__annotations__={key: written[key] for key in wanted if key in written})
+    told = {key: written[key] for key in wanted if key in written}
     names = getattr(target, "__globals__", {})
     # Only names that are found nowhere else are looked for in the frames around, which takes its time.
-    for local_names in (lambda _: {}, _local_names):
+    with suppress(*_UNREADABLE):
+        return _evaluated(told, names, {})
+    found: dict[str, Any] = {}
+    local_names = _local_names(target)
+    for key in told:
         try:
-            return get_type_hints(told, names, local_names(target), include_extras=True)
-        except (NameError, TypeError) as error:
-            wrong = error
-    raise ToolDefinitionError(f"tool {name!r}: an annotation cannot be read: {wrong}")
+            found |= _evaluated({key: told[key]}, names, local_names)
+        except _UNREADABLE as error:
+            raise ToolDefinitionError(
+                f"tool {name!r}: the annotation of {key} cannot be read: {error}; name types that are there where the "
+                "function is made"
+            ) from None
+    return found
+
+
+# What evaluating a text may end in.
+_UNREADABLE = (NameError, TypeError, ValueError, SyntaxError, AttributeError, LookupError)
+
+
+def _evaluated(told: dict[str, Any], names: dict[str, Any], local_names: dict[str, Any]) -> dict[str, Any]:
+    return get_type_hints(SimpleNamespace(__annotations__=told), names, local_names, include_extras=True)
 
 
 def _local_names(target: Any) -> dict[str, Any]:

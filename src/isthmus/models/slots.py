@@ -18,10 +18,10 @@ class Slots:
         count: how many there are.
     """
 
-    __slots__ = ("_free", "_lock", "_waiting")
+    __slots__ = ("_count", "_free", "_lock", "_waiting")
 
     def __init__(self, count: int) -> None:
-        self._free = count
+        self._free = self._count = count
         # Reentrant: a waiter that is thrown away gives its place back from wherever the garbage collector runs.
         self._lock = threading.RLock()
         self._waiting: deque[tuple[AbstractEventLoop, Future[None]]] = deque()
@@ -48,8 +48,14 @@ class Slots:
             raise
 
     def give(self) -> None:
-        """Give a place back; from any thread."""
+        """Give a place back; from any thread.
+
+        Raises:
+            RuntimeError: none is taken.
+        """
         with self._lock:
+            if self._free >= self._count:
+                raise RuntimeError("a place was given back that nobody had taken: release once for each acquire")
             while self._waiting:
                 loop, future = self._waiting.popleft()
                 # A loop that is closed has nobody waiting in it any more.

@@ -61,18 +61,20 @@ class Asked:
         ctx: the request.
         tool: the name of the tool that takes the answer; None where there is none.
         notes: what was changed.
+        form: what tells a right answer among several.
     """
 
     ctx: GenerateContext
     tool: str | None = None
     notes: tuple[Note, ...] = ()
+    form: OutputForm | None = None
 
     def read(self, step: StepResult) -> StepResult:
         """The reply with the answer as its text.
 
         Calls of other tools come first: an answer that was given beside them is left out, because it was given without
-        their results. Of several answers the first whose arguments are an object counts. Text beside an answer is left
-        out.
+        their results. Of several answers, the text last among them, the first that fits counts; where none does, the
+        first whose arguments are an object. The others are left out.
         """
         answers = [call for call in step.calls if call.tool == self.tool]
         if self.tool is None or not answers:
@@ -82,15 +84,27 @@ class Asked:
         if any(isinstance(event, Call) for event in others):
             detail = f"{self.tool}: an answer beside calls of other tools was left out: their results come first"
             return self._changed(step, others, native, [detail])
-        chosen = next((call for call in answers if call.input is not None), answers[0])
-        details = [f"{self.tool}: the arguments of the call are the answer"]
+        said = [_arguments(call) for call in sorted(answers, key=lambda call: call.input is None)]
+        beside = [step.text] if step.text.strip() else []
+        chosen = next(filter(self._fits, said + beside), said[0])
+        by_text = chosen not in said
+        details = [
+            f"{self.tool}: {'the text beside the call' if by_text else 'the arguments of the call'} are the answer"
+        ]
         if len(answers) > 1:
-            details.append(f"{self.tool}: {len(answers)} answers, the first whose arguments are an object counts")
-        if any(isinstance(event, Text) and event.text.strip() for event in others):
+            details.append(f"{self.tool}: {len(answers)} answers, the first that fits counts")
+        if beside and not by_text:
             details.append(f"{self.tool}: the text beside the answer was left out")
         finish = FinishReason.STOP if step.finish == FinishReason.TOOL_CALLS else step.finish
         step = msgspec.structs.replace(step, finish=finish)
-        return self._changed(step, (Text(_arguments(chosen)),), native, details)
+        return self._changed(step, (Text(chosen),), native, details)
+
+    def _fits(self, text: str) -> bool:
+        read = getattr(self.form, "read", None)
+        try:
+            return read is not None and (read(text), True)[1]
+        except ValueError:
+            return False
 
     def _changed(
         self, step: StepResult, events: tuple[Any, ...], native: tuple[Any, ...], details: list[str]
@@ -131,16 +145,18 @@ def _by_tool(ctx: GenerateContext, form: OutputForm) -> Asked:
         parameters_schema=schema,
         strict=True if described.get("strict") else None,
     )
+    # Some tool must be called now: those that may not be are not shown.
+    others = () if ctx.tool_choice == "none" else ctx.tools
     choice, forced = _choice(ctx)
     detail = f"asked for by the tool {name!r}" + ("" if forced else ", which is not forced")
     changed = replace(
         ctx,
         output=None,
-        tools=(*ctx.tools, tool),
+        tools=(*others, tool),
         tool_choice=choice,
-        parallel_tool_calls=ctx.parallel_tool_calls and bool(ctx.tools),
+        parallel_tool_calls=ctx.parallel_tool_calls and bool(others),
     )
-    return Asked(changed, name, (Note(NoteCode.OUTPUT_STRATEGY, detail),))
+    return Asked(changed, name, (Note(NoteCode.OUTPUT_STRATEGY, detail),), form)
 
 
 def _choice(ctx: GenerateContext) -> tuple[str, bool]:

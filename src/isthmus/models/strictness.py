@@ -26,7 +26,10 @@ def ensure_strict_json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         ValueError: it has none, for one because an object takes keys of any name; names the place.
+        TypeError: it is no mapping.
     """
+    if not isinstance(schema, Mapping):
+        raise TypeError(f"schema: must be a JSON Schema (a mapping), not {type(schema).__name__}")
     made = by_rules(schema or {"type": "object"}, msgspec.structs.replace(dialect(""), nullable=False))
     problems = made.report.problems or (("root: must be an object and no union",) if made.report.wrapped else ())
     if problems:

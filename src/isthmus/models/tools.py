@@ -97,6 +97,8 @@ class Tool(ToolSpec):
             raise ToolDefinitionError(f"tool {name!r}: handler {handler!r} cannot be called; give a function")
         if formatter is not None and not callable(formatter):
             raise ToolDefinitionError(f"tool {name!r}: formatter {formatter!r} cannot be called; give a function")
+        if not isinstance(retry_on_timeout, bool):
+            raise ToolDefinitionError(f"tool {name!r}: retry_on_timeout={retry_on_timeout!r:.60}: use True or False")
         super().__init__(
             name=name,
             description=description,
@@ -152,14 +154,16 @@ class Tool(ToolSpec):
 
         Raises:
             ToolDefinitionError: parameters without annotations (all are listed), `*args` or `**kwargs`, a type that has
-                no JSON Schema.
+                no JSON Schema, a class, a lambda without `name`.
         """
-        if not callable(func):
+        if isinstance(func, type) or not callable(func):
             raise ToolDefinitionError(
                 f"{func!r} is no function: a tool is made of one, or given as a Tool or a ToolSpec"
             )
-        called = name or function_name(func)
+        called = function_name(func) if name is None else name
         args_model, handler = signature_of(func, called)
+        if called == "<lambda>":
+            raise ToolDefinitionError(f"{func!r} has no name that a model could call: give name=…, or use def")
         return cls(
             name=called,
             description=described(func, called) if description is None else description,
@@ -319,10 +323,16 @@ class Tools:
         self._check_numbers(names)
 
     def _check_numbers(self, names: list[str]) -> None:
+        if not isinstance(self.tool_call_limits, Mapping | None):
+            raise ToolDefinitionError(
+                f"tool_call_limits={self.tool_call_limits!r:.60}: must be a dict of numbers by tool name"
+            )
+        if not isinstance(self.parallel_tool_calls, bool):
+            raise ToolDefinitionError(f"parallel_tool_calls={self.parallel_tool_calls!r:.60}: use True or False")
         limits = dict(self.tool_call_limits or {})
         if self.tool_call_limits is not None:
             object.__setattr__(self, "tool_call_limits", limits)
-        stray = sorted(set(limits) - set(names))
+        stray = [name for name in limits if name not in names]
         if stray:
             known = ", ".join(names) or "no tool"
             raise ToolDefinitionError(f"tool_call_limits: there is no tool {stray[0]!r}; there is {known}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 
@@ -15,7 +16,7 @@ def is_json(value: Any) -> bool:
         return all(map(is_json, value))
     if isinstance(value, dict):
         return all(type(key) is str for key in value) and all(map(is_json, value.values()))
-    return value is None or type(value) in (str, int, bool) or (type(value) is float and abs(value) != float("inf"))
+    return value is None or type(value) in (str, int, bool) or (type(value) is float and isfinite(value))
 
 
 def apply(extra: Any, made: dict[str, Any]) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from isthmus.errors import InvalidRequestError
-from isthmus.models.jsontext import dumps, loads
-from isthmus.models.messages import copied
+from isthmus.models.jsontext import dumps, loads, unsayable
+from isthmus.models.messages import check_form, copied
 from isthmus.models.parts import CallContent, Content, TextContent
 from isthmus.models.reading import read_part
+
+MessageDict: TypeAlias = dict[str, Any]
+"""A message as a plain dict in the shape of Chat Completions, or a provider's own item."""
 
 _FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 
@@ -67,7 +70,7 @@ class TypedMessage:
     def to_dict(self) -> dict[str, Any]:
         """The message as a dict: members in the order in which they were read, unchanged ones exactly as they were."""
         members: dict[str, Any] = {name: getattr(self, name) for name in ("role", "content", "tool_call_id", "name")}
-        if isinstance(self.content, tuple):
+        if isinstance(self.content, list | tuple):
             members["content"] = [_written(part) for part in self.content]
         if self.tool_calls or "tool_calls" not in self.extra:
             members["tool_calls"] = [_written(call) for call in self.tool_calls]
@@ -88,13 +91,24 @@ class TypedMessage:
         return made
 
     def to_json(self) -> bytes:
-        """The message as JSON: the very text that it was read from, else compact."""
-        return dumps(self.to_dict()) if self._text is None else self._text
+        """The message as JSON: the very text that it was read from, else compact.
+
+        Raises:
+            InvalidRequestError: it holds a number that JSON has no form for, or bytes as its content.
+        """
+        if self._text is not None:
+            return self._text
+        message = self.to_dict()
+        check_form(message, "the message")
+        unsaid = unsayable(message)
+        if unsaid is not None:
+            raise InvalidRequestError(f"the message{unsaid}: NaN and infinities have no JSON form: write null, or text")
+        return dumps(message)
 
     @property
     def text(self) -> str:
         """The text of the content, its parts joined."""
-        if isinstance(self.content, tuple):
+        if isinstance(self.content, list | tuple):
             return "".join(part.text for part in self.content if isinstance(part, TextContent))
         return self.content if isinstance(self.content, str) else ""
 

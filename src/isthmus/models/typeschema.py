@@ -14,6 +14,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, Flag
 from inspect import cleandoc, isclass
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -155,6 +156,8 @@ def with_default(schema: Schema, default: Any) -> Schema:
         return schema
     if isinstance(default, Enum):
         default = default.value
+    if isinstance(default, float) and not isfinite(default):
+        return schema
     if not is_json(default):
         raise NotPlain
     schema["default"] = _copied(default)

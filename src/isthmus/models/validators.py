@@ -89,7 +89,8 @@ def _adapter(annotation: Any) -> Any:
 
 
 def _no_schema(annotation: Any, error: Exception) -> str:
-    why = str(getattr(error, "message", error)).splitlines()[0]
+    # What follows is advice for those who have a pydantic model.
+    why = str(getattr(error, "message", error)).splitlines()[0].partition(". Set `")[0]
     return f"{_name(annotation)} has no JSON Schema: {why}; use a type made of plain ones, a dataclass or a TypedDict"
 
 
@@ -104,11 +105,12 @@ def json_schema(annotation: Any) -> dict[str, Any]:
         TypeError: it has none; names it.
     """
     from pydantic.errors import PydanticUserError
+    from pydantic_core import PydanticSerializationError
 
     adapter = adapter_of(annotation)
     try:
         made: dict[str, Any] = adapter.json_schema(schema_generator=_generator())
-    except PydanticUserError as error:
+    except (PydanticUserError, PydanticSerializationError) as error:
         raise TypeError(_no_schema(annotation, error)) from None
     return made
 

@@ -32,7 +32,7 @@ class WireCall(msgspec.Struct, frozen=True, kw_only=True):
         path: appended to the base URL, e.g. "/chat/completions"; an absolute URL stands as it is.
         body: the encoded body.
         stream: whether the reply is asked for as a stream.
-        framing: how a streamed body is framed: "sse" or "ndjson".
+        framing: how a streamed body is framed: "sse", "ndjson" or "eventstream".
         headers: headers that hold no secret.
         method: the HTTP method.
     """

@@ -247,6 +247,16 @@ def test_an_output_form_is_sent_closed_beside_the_effort():
     assert "output_config" not in request(user(), output=Form(schema, text=True))[0]
 
 
+def test_a_form_that_the_api_would_refuse_is_asked_for_in_words():
+    """F08: an object with keys of any name fails no request: its schema joins the instructions, with a note."""
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+    body, made = request(user(), brief="Be brief.", output=Form(schema), effort="low")
+    assert body["output_config"] == {"effort": "low"}
+    assert body["system"].startswith("Be brief.")
+    assert body["system"].endswith('{"type":"object","additionalProperties":{"type":"integer"}}')
+    assert codes(made) == ["parameter-changed", "output-strategy"]
+
+
 def test_a_property_called_like_a_keyword_is_no_schema_of_its_own():
     """Closing the objects of a schema reads keywords as keywords and the names of properties as names."""
     schema = {

@@ -10,7 +10,13 @@ import pytest
 
 from isthmus.adapters.openai_chat import OpenAIChatAdapter
 from isthmus.adapters.openai_chat.adapter import ChatServer
-from isthmus.errors import ContextOverflowError, CredentialsError, ProtocolError, TransientError
+from isthmus.errors import (
+    ContextOverflowError,
+    CredentialsError,
+    InvalidRequestError,
+    ProtocolError,
+    TransientError,
+)
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import NoteCode, StepResult
 from isthmus.models.fold import consume_stream
@@ -198,3 +204,16 @@ def test_settings_are_what_they_say() -> None:
     assert (adapter.system, adapter.effort) == ("s", "low")
     assert adapter.supports >= {"tools", "parallel-tools", "images", "output-schema"}
     assert adapter.base_url == "https://api.openai.com/v1"
+
+
+@pytest.mark.parametrize("deep", [True, False], ids=["nested 3000 deep", "an object"])
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_request_without_a_json_form_is_invalid_before_any_io(deep: bool, streamed: bool) -> None:
+    """What cannot be written as JSON is the caller's mistake, told as one: no other tier is tried with it."""
+    odd: Any = object()
+    for _ in range(3000 if deep else 0):
+        odd = {"a": odd}
+    ctx = GenerateContext(messages=({"role": "user", "content": "x", "odd": odd},))
+    async with OpenAIChatAdapter("m", api_key="k", base_url="http://127.0.0.1:9") as adapter:
+        with pytest.raises(InvalidRequestError, match=r"the request has no JSON form .*plain values"):
+            await (adapter.stream(ctx).result() if streamed else adapter.generate(ctx))

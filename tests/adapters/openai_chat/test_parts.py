@@ -254,3 +254,14 @@ def test_any_history_is_sent_or_refused_in_words(messages: list[Any]) -> None:
         refused = str(error)
     assert "messages" in refused
     assert messages == before
+
+
+def test_what_text_cannot_say_of_a_file_is_noted() -> None:
+    """Promise 2: a text file that is sent as text leaves its name and its other members behind, with a note."""
+    document = {"type": "document", "source": {"type": "text", "data": "hello"}, "title": "T", "citations": {}}
+    assert sent(user(document)) == (
+        [user({"type": "text", "text": "hello"})],
+        ["messages[0].content[0]: its name 'T', citations left out"],
+    )
+    named = {"type": "file", "file": {"file_data": "aGVsbG8=", "filename": "a.txt"}}
+    assert sent(user(named))[1][-1] == "messages[0].content[0]: its name 'a.txt' left out"

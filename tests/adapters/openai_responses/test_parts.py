@@ -70,11 +70,14 @@ def test_its_own_and_unknown_parts_pass_unchanged(part: dict[str, Any]) -> None:
 
 
 def test_a_text_file_is_sent_as_text() -> None:
-    """Every model takes text; a note says what was done to a file."""
+    """Every model takes text; notes say what was done to a file, and that its name has no place."""
     part = {"type": "file", "file": {"file_data": "data:text/plain;base64,aGk=", "filename": "a.txt"}}
     sent, notes = spelled(part)
     assert sent == {"type": "input_text", "text": "hi"}
-    assert len(notes) == 1
+    assert [note.detail for note in notes] == [
+        "here: its name 'a.txt' left out",
+        "here: a text file was sent as text",
+    ]
 
 
 def test_what_another_spelling_alone_has_is_noted() -> None:
@@ -82,6 +85,8 @@ def test_what_another_spelling_alone_has_is_noted() -> None:
     sent, notes = spelled({"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}})
     assert sent == {"type": "input_text", "text": "a"}
     assert "cache_control" in notes[0].detail
+    image = {"type": "image_url", "image_url": {"url": "https://e.org", "format": "png"}}
+    assert [note.detail for note in spelled(image)[1]] == ["here: image_url.format left out"]
 
 
 @pytest.mark.parametrize("part", [{"type": "image_url"}, {"type": "file", "file": {}}, {"type": "input_audio"}])

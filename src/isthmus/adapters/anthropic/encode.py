@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from isthmus.adapters.anthropic.names import SCHEMAS, wire_name
@@ -13,6 +13,7 @@ from isthmus.models.contract import GenerateContext
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.reshape import normalise
+from isthmus.models.strategy import ask_for
 
 MAX_TOKENS = 8192
 
@@ -47,7 +48,8 @@ def build_body(ctx: GenerateContext, defaults: Defaults) -> tuple[dict[str, Any]
     Raises:
         InvalidRequestError: something in it cannot be said to this API; names it.
     """
-    history = Transcript(ctx.brief or defaults.system).read(ctx.messages)
+    ctx, said = _sayable(replace(ctx, brief=ctx.brief or defaults.system))
+    history = Transcript(ctx.brief).read(ctx.messages)
     if not history.turns:
         raise InvalidRequestError("messages: nothing to send; this API needs at least one message with content")
     maker = _Body(ctx, history)
@@ -71,7 +73,19 @@ def build_body(ctx: GenerateContext, defaults: Defaults) -> tuple[dict[str, Any]
         if name in body and body[name] != value:
             maker.note(NoteCode.PARAMETER_CHANGED, f"options.{name} stands in place of what was made for it")
         body[name] = value
-    return body, (*history.notes, *maker.notes)
+    return body, (*history.notes, *said, *maker.notes)
+
+
+def _sayable(ctx: GenerateContext) -> tuple[GenerateContext, tuple[Note, ...]]:
+    """The request, with a form that this API would refuse asked for in words."""
+    form = ctx.output
+    if form is None or form.response_format() is None:
+        return ctx, ()
+    made = normalise(form.json_schema(), SCHEMAS)
+    if made.usable:
+        return ctx, ()
+    asked = ask_for(ctx, "prompted")
+    return asked.ctx, (Note(NoteCode.PARAMETER_CHANGED, f"output: {made.report.summary()}"), *asked.notes)
 
 
 def _tool(each: Declaration) -> dict[str, Any]:

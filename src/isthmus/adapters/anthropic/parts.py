@@ -63,11 +63,21 @@ def blocks_of(content: Any, place: str, *, notes: list[Note]) -> list[dict[str, 
         content = [content]
     elif not isinstance(content, list | tuple):
         raise InvalidRequestError(f"{place}.content: must be text or a list of parts, not {type(content).__name__}")
-    blocks = [_block(part, f"{place}.content[{number}]", notes) for number, part in enumerate(content)]
+    blocks = [block_of(part, f"{place}.content[{number}]", notes=notes) for number, part in enumerate(content)]
     return [block for block in blocks if block]
 
 
-def _block(part: Any, place: str, notes: list[Note]) -> dict[str, Any]:
+def block_of(part: Any, place: str, *, notes: list[Note]) -> dict[str, Any]:
+    """The content block of one part; empty for a text that is blank.
+
+    Args:
+        part: a string, or a part in any spelling.
+        place: where it stands, e.g. "messages[3].content[0]".
+        notes: takes a note of each change.
+
+    Raises:
+        InvalidRequestError: this API has no block for it; names it.
+    """
     if isinstance(part, str):
         part = {"type": "text", "text": part}
     if not isinstance(part, Mapping):
@@ -198,7 +208,7 @@ def _block_of(kind: str, source: dict[str, Any], read: Any, place: str, notes: l
 
 def _rest(read: Any, place: str, notes: list[Note]) -> dict[str, Any]:
     """The members that another spelling's part may bring along; the others are noted."""
-    lost = [str(key) for key in read.extra if key not in ("cache_control", RESERVED)]
+    lost = [name for name in read.beside if name not in ("cache_control", RESERVED)]
     if lost:
         notes.append(Note(NoteCode.PARAMETER_DROPPED, f"{place}: {', '.join(lost)} left out"))
     return {"cache_control": read.extra["cache_control"]} if "cache_control" in read.extra else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -41,6 +41,11 @@ class Reply:
     Args:
         names: the tools' own names by the names they were sent under, where these differ.
     """
+
+    dialect: ClassVar[str] = DIALECT
+    """Under whose name native blocks are kept."""
+    finishes: ClassVar[Mapping[str, FinishReason]] = FINISHES
+    """What each stop reason means."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.blocks: dict[int, Block] = {}
@@ -108,7 +113,7 @@ class Reply:
             self.writing = None
         end = _STOPS.get(block.kind)
         if end is None:
-            return [Native(DIALECT, block.kind, json=dumps(block.whole()))]
+            return [Native(self.dialect, block.kind, json=self._form(block))]
         return end(self, block)
 
     def settle_call(self) -> list[Event]:
@@ -116,21 +121,32 @@ class Reply:
         block, self._doubtful = self._doubtful, None
         if block is None:
             return []
-        if FINISHES.get(self.reason or "") is FinishReason.LENGTH:
+        if self.finishes.get(self.reason or "") is FinishReason.LENGTH:
             return [self._cut(block)]
         return [self._call(block)]
 
     def end(self) -> list[Event]:
         """The events still due once the reply is over, the `Finish` last."""
         out = self.settle_call() + self._leave_open_blocks()
-        out += [Native(DIALECT, name, json=bytes(self._extras[name])) for name in sorted(self._extras)]
-        content = native_form([self.blocks[index] for index in sorted(self.blocks)])
-        native = None if content is None else Native(DIALECT, "message", json=content)
+        out += [Native(self.dialect, name, json=bytes(self._extras[name])) for name in sorted(self._extras)]
+        content = self._native_form([self.blocks[index] for index in sorted(self.blocks)])
+        native = None if content is None else Native(self.dialect, "message", json=content)
         finish = self._outcome()
         if not self._final_usage:
             self.notes.append(Note(NoteCode.USAGE_MISSING, "the reply's final usage did not arrive"))
         out.append(Finish(finish.value, self.usage, self.reason, native=native, notes=tuple(self.notes)))
         return out
+
+    # The form in which blocks go back.
+
+    def _form(self, block: Block) -> bytes:
+        return dumps(block.whole())
+
+    def _partial(self, block: Block) -> bytes:
+        return block.partial()
+
+    def _native_form(self, blocks: list[Block]) -> bytes | None:
+        return native_form(blocks)
 
     # How blocks begin.
 
@@ -139,7 +155,7 @@ class Reply:
         out: list[Event] = [Text(text)] if text else []
         cited = block.members.get("citations")
         if cited is not None and bytes(cited) not in _EMPTY:
-            out += [Native(DIALECT, "citation", json=bytes(each)) for each in items(cited)]
+            out += [Native(self.dialect, "citation", json=bytes(each)) for each in items(cited)]
         return out
 
     def _thinking_start(self, block: Block) -> list[Event]:
@@ -180,7 +196,7 @@ class Reply:
             block.take(delta)
             return []
         block.citations.append(delta["citation"])
-        return [Native(DIALECT, "citation", json=bytes(delta["citation"]))]
+        return [Native(self.dialect, "citation", json=bytes(delta["citation"]))]
 
     # How they end.
 
@@ -227,7 +243,7 @@ class Reply:
     def _cut(self, block: Block) -> Native:
         block.left_out = True
         self.notes.append(Note(NoteCode.CALL_CUT, f"{block.text('name')}: the reply ended inside its arguments"))
-        return Native(DIALECT, block.kind, json=block.partial())
+        return Native(self.dialect, block.kind, json=self._partial(block))
 
     def _leave_open_blocks(self) -> list[Event]:
         """What a reply that is over left unfinished: calls go, and a signature that may lack its end."""
@@ -243,7 +259,7 @@ class Reply:
             elif block.arguments or block.kind.endswith("tool_use"):
                 out.append(self._cut(block))
             else:
-                out.append(Native(DIALECT, block.kind, json=dumps(block.whole())))
+                out.append(Native(self.dialect, block.kind, json=self._form(block)))
         return out
 
     def _leave_server_call(self, block: Block) -> None:
@@ -254,7 +270,7 @@ class Reply:
             self.notes.append(Note(NoteCode.CALL_CUT, f"{block.text('name')}: the reply ended inside its arguments"))
 
     def _outcome(self) -> FinishReason:
-        finish = FINISHES.get(self.reason or "", FinishReason.OTHER)
+        finish = self.finishes.get(self.reason or "", FinishReason.OTHER)
         if self.reason is None:
             self.notes.append(Note(NoteCode.NO_FINISH_REASON, "the reply has no stop reason"))
         if self._ids and finish is not FinishReason.TOOL_CALLS:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from isthmus.adapters.anthropic.blocks import INVALID_JSON, input_of, items, object_text
-from isthmus.adapters.anthropic.names import wire_id, wire_name
+from isthmus.adapters.anthropic.names import SCHEMAS, wire_id
 from isthmus.adapters.anthropic.parts import blocks_of, is_own, result_of
 from isthmus.adapters.anthropic.reply import DIALECT
 from isthmus.errors import InvalidRequestError
+from isthmus.models.dialects import legal_name
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import dumps, loads
 from isthmus.models.messages import RESERVED, check_form, native_of
@@ -40,6 +41,11 @@ class Transcript:
     Args:
         brief: the instructions, in front of the history's own.
     """
+
+    dialect: ClassVar[str] = DIALECT
+    """Whose native forms are sent verbatim."""
+    schemas: ClassVar[str] = SCHEMAS
+    """Whose rule for names is kept."""
 
     def __init__(self, brief: str) -> None:
         self.system: list[dict[str, Any]] = [{"type": "text", "text": brief}] if brief.strip() else []
@@ -75,21 +81,39 @@ class Transcript:
     def _note(self, detail: str, code: NoteCode = NoteCode.HISTORY_CHANGED) -> None:
         self.notes.append(Note(code, detail))
 
+    # How parts, results and ids are said.
+
+    def _blocks(self, content: Any, place: str) -> list[Any]:
+        return blocks_of(content, place, notes=self.notes)
+
+    def _result(self, content: Any, place: str) -> Any:
+        return result_of(content, place, notes=self.notes)
+
+    def _held(self, message: Mapping[str, Any], place: str) -> list[Any] | None:
+        """The blocks of the native form that hangs on a message; None where there is none to be sent."""
+        native, note = native_of(message, self.dialect)
+        if note is not None:
+            self.notes.append(note)
+        return None if native is None else self._native(native.json, place)
+
+    def _legal_id(self, given: str) -> str:
+        return wire_id(given)
+
     # One method a role.
 
     def _system(self, message: Mapping[str, Any], place: str) -> None:
         content = message.get("content")
         if isinstance(content, list | tuple) and any(_is_own_block(part) for part in content):
             # What is no text has no place in the system text: models that know such a block take it where it stands.
-            self.turns.append({"role": "system", "content": blocks_of(content, place, notes=self.notes)})
+            self.turns.append({"role": "system", "content": self._blocks(content, place)})
             return
-        blocks = blocks_of(content, place, notes=self.notes)
+        blocks = self._blocks(content, place)
         if blocks and self.turns:
             self._note(f"{place}: a {message['role']} message inside the conversation was lifted into the system text")
         self.system += blocks
 
     def _user(self, message: Mapping[str, Any], place: str) -> None:
-        blocks = blocks_of(message.get("content"), place, notes=self.notes)
+        blocks = self._blocks(message.get("content"), place)
         for block in blocks:
             if block["type"] == "tool_result" and isinstance(block.get("tool_use_id"), str):
                 block["tool_use_id"] = self._ids.get(block["tool_use_id"], block["tool_use_id"])
@@ -103,7 +127,7 @@ class Transcript:
         call_id = self._ids.get(given) if given and isinstance(given, str) else self._unanswered()
         if not given and call_id is None:
             raise InvalidRequestError(f"{place}: a tool message needs the tool_call_id of the call that it answers")
-        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id or wire_id(str(given))}
+        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id or self._legal_id(str(given))}
         content = message.get("content")
         if isinstance(content, str):
             if content.strip():
@@ -111,18 +135,13 @@ class Transcript:
             elif content:
                 self._note(f"{place}: a blank result was sent as an empty one")
         elif content is not None:
-            result["content"] = result_of(content, place, notes=self.notes)
+            result["content"] = self._result(content, place)
         if message.get("is_error"):
             result["is_error"] = True
         self._say("user", [result], place)
 
     def _assistant(self, message: Mapping[str, Any], place: str) -> None:
-        native, note = native_of(message, DIALECT)
-        if note is not None:
-            self.notes.append(note)
-        blocks: list[Any] | None = None
-        if native is not None:
-            blocks = self._native(native.json, place)
+        blocks = self._held(message, place)
         if blocks is None:
             blocks = self._projection(message, place)
         if not blocks:
@@ -131,7 +150,7 @@ class Transcript:
         self._say("assistant", blocks, place)
 
     def _projection(self, message: Mapping[str, Any], place: str) -> list[Any]:
-        blocks: list[Any] = blocks_of(message.get("content") or message.get("refusal"), place, notes=self.notes)
+        blocks: list[Any] = self._blocks(message.get("content") or message.get("refusal"), place)
         self._begin_calls()
         for block in [block for block in blocks if block["type"] == "tool_use"]:
             self._called(block.get("id"), str(block.get("name")))
@@ -148,7 +167,7 @@ class Transcript:
         if not isinstance(function, Mapping) or not function.get("name"):
             raise InvalidRequestError(f"{place}: a call needs a function with a name")
         name = str(function["name"])
-        sent = wire_name(name)
+        sent = legal_name(name, dialect=self.schemas)
         if sent != name:
             self._note(f"{place}: the tool {name!r} is sent as {sent!r}", NoteCode.PARAMETER_CHANGED)
         given = call.get("id")
@@ -203,7 +222,7 @@ class Transcript:
 
     def _unique(self, given: str, place: str) -> str:
         """An id that is legal and stands for one call only: the API refuses a history that uses one twice."""
-        legal = base = wire_id(given) if given else f"call_{len(self._used)}"
+        legal = base = self._legal_id(given) if given else f"call_{len(self._used)}"
         count = 1
         while legal in self._used:
             count += 1

@@ -33,21 +33,24 @@ def spell_for(notes: list[Note]) -> Spell:
                 raise InvalidRequestError(f"{place}: {part.problem}")
             return part.value
         said = [*remarks(part)]
-        convert = _CONVERTED.get(type(part))
-        made = convert(part, place) if convert is not None else None
-        if made is None:
-            made = part.to_dict() if part.spelled in _OWN and not said else _neutral(part, place)
-        elif part.spelled != "document":
-            said.append("a text file was sent as text")
-        if part.spelled not in _OWN and part.extra:
-            said.append(f"{', '.join(map(str, part.extra))} left out")
+        made = _text_file(part, place) if isinstance(part, FileContent) else None
+        lost = [*part.beside]
+        if isinstance(part, FileContent) and made is not None:
+            lost = [f"its name {part.media.name!r}", *lost] if part.media.name else lost
+            if part.spelled != "document":
+                said.append("a text file was sent as text")
+        elif part.spelled in _OWN and not said:
+            return part.to_dict()
+        if lost:
+            said.append(f"{', '.join(lost)} left out")
+        made = _neutral(part, place) if made is None else made
         notes.extend(Note(NoteCode.HISTORY_CHANGED, f"{place}: {remark}") for remark in said)
         return made
 
     return spell
 
 
-def _text_file(part: Any, place: str) -> dict[str, Any] | None:
+def _text_file(part: FileContent, place: str) -> dict[str, Any] | None:
     """A text file as text; None where it is another file or stands elsewhere."""
     media = part.media
     if not media.is_text or (media.text is None and media.data is None):
@@ -56,9 +59,6 @@ def _text_file(part: Any, place: str) -> dict[str, Any] | None:
         return {"type": "text", "text": media.as_text()}
     except ValueError as error:
         raise InvalidRequestError(f"{place}: a text file: {error}") from None
-
-
-_CONVERTED: Mapping[type, Callable[[Any, str], dict[str, Any] | None]] = {FileContent: _text_file}
 
 
 def _neutral(part: Any, place: str) -> dict[str, Any]:

@@ -34,8 +34,8 @@ def spell_for(notes: list[Note]) -> Spell:
         if part.spelled in _OWN and not said:
             return part.to_dict()
         made = _SPELLED[type(part)](part, place, said)
-        if part.extra:
-            said.append(f"{', '.join(map(str, part.extra))} left out")
+        if part.beside:
+            said.append(f"{', '.join(part.beside)} left out")
         notes.extend(Note(NoteCode.HISTORY_CHANGED, f"{place}: {remark}") for remark in said)
         return made
 
@@ -57,6 +57,8 @@ def _image(part: ImageContent, place: str, said: list[str]) -> dict[str, Any]:
 
 def _file(part: FileContent, place: str, said: list[str]) -> dict[str, Any]:
     media = part.media
+    if media.name and (media.data is None or media.is_text):
+        said.append(f"its name {media.name!r} left out")
     if media.file_id is not None:
         return {"type": "input_file", "file_id": media.file_id}
     if media.url is not None:

@@ -1,0 +1,158 @@
+"""The adapter of models behind Amazon Bedrock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from isthmus.adapters.anthropic.encode import MAX_TOKENS, Defaults
+from isthmus.adapters.anthropic.families import FAMILIES
+from isthmus.adapters.base import ModelCapabilities, capabilities_from_limits
+from isthmus.adapters.bedrock.codec import ConverseCodec, InvokeCodec
+from isthmus.adapters.bedrock.keys import HOSTS, VARIABLE, AwsIdentity, AwsKeys
+from isthmus.adapters.bedrock.names import MESSAGES_VENDOR, region_of, vendor_of
+from isthmus.adapters.codec import Transport
+from isthmus.adapters.drive import WireAdapter
+from isthmus.errors import ConfigError
+from isthmus.models.contract import Timeouts
+from isthmus.secret import Secret
+from isthmus.transport.credentials import KeyScheme, KeySource
+from isthmus.transport.http import HttpTransport
+
+APIS = ("converse", "invoke")
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+# A recording needs no region: nothing is sent anywhere.
+_NOWHERE = "us-east-1"
+
+
+class BedrockAdapter(WireAdapter):
+    """A model behind Amazon Bedrock: Anthropic's by InvokeModel in their own dialect, all others by Converse.
+
+    Args:
+        model: a model's id, with or without a prefix of regions ("us.", "eu.", "global."), or the ARN of an inference
+            profile, a provisioned or an imported model.
+        api: "converse" or "invoke", instead of what the id says; an ARN that does not say goes by Converse.
+        api_key: a Bedrock API key; else `api_key_command`, else AWS_BEARER_TOKEN_BEDROCK, else AWS credentials.
+        api_key_command: a shell command that prints the key.
+        api_key_ttl_ms: milliseconds for which a printed key is used again.
+        aws_region: the region; else the ARN's, AWS_REGION, AWS_DEFAULT_REGION, the profile's.
+        aws_profile: a profile of AWS's configuration files.
+        aws_access_key_id: an access key, with its secret.
+        aws_secret_access_key: its secret.
+        aws_session_token: of temporary credentials.
+        base_url: the endpoint, instead of the region's own; a server of one's own needs no credentials.
+        base_url_trusted: whether credentials that were not given here may be used for `base_url` too.
+        system: the instructions where a context has none.
+        max_tokens: ceiling of a reply, in tokens; falsy means 8192.
+        effort: "off", "low", "medium", "high", "xhigh" or "max", where a context names none.
+        model_limits: part of a model id → fields of `ModelCapabilities`; goes before what is known of its family.
+        headers: further headers of every request; their values are hidden in records.
+        betas: beta features to ask Anthropic's models for.
+        timeouts: how long to wait, in seconds.
+        transport: what carries the calls; HTTP if None.
+
+    Raises:
+        ConfigError: `api` is neither of the two; no region is known; a key without its secret.
+    """
+
+    provider = "bedrock"
+    supports = frozenset({"tools", "parallel-tools", "images", "documents", "output-schema"})
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        api: str | None = None,
+        api_key: str | None = None,
+        api_key_command: str | None = None,
+        api_key_ttl_ms: int = 0,
+        aws_region: str | None = None,
+        aws_profile: str | None = None,
+        aws_access_key_id: str | None = None,
+        aws_secret_access_key: str | None = None,
+        aws_session_token: str | None = None,
+        base_url: str | None = None,
+        base_url_trusted: bool = False,
+        system: str | None = None,
+        max_tokens: int | None = None,
+        effort: str | None = "off",
+        model_limits: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        betas: Sequence[str] = (),
+        timeouts: Timeouts | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        if api not in (None, *APIS):
+            raise ConfigError(f"must be one of {', '.join(APIS)}, not {api!r}", key="llm.api")
+        if bool(aws_access_key_id) != bool(aws_secret_access_key):
+            raise ConfigError("aws_access_key_id and aws_secret_access_key go together", key="llm.aws_access_key_id")
+        self.model = model
+        self.system = system or ""
+        self.max_tokens = int(max_tokens or MAX_TOKENS)
+        self.effort = effort
+        self.timeouts = timeouts
+        self._model_limits = dict(model_limits or {})
+        identity = AwsIdentity(
+            region=aws_region or region_of(model) or next(filter(None, map(os.environ.get, _REGIONS)), None),
+            access_key_id=aws_access_key_id,
+            secret_access_key=Secret(aws_secret_access_key) if aws_secret_access_key else None,
+            session_token=Secret(aws_session_token) if aws_session_token else None,
+            profile=aws_profile,
+        )
+        url = base_url or _endpoint(identity, needed=transport is None)
+        bearer = KeySource(
+            api_key=api_key,
+            api_key_command=api_key_command,
+            api_key_ttl_ms=int(api_key_ttl_ms),
+            variable=VARIABLE,
+            env_hosts=HOSTS,
+            base_url=url,
+            base_url_trusted=base_url_trusted,
+            scheme=KeyScheme(extra={name.lower(): Secret(value) for name, value in (headers or {}).items()}),
+            required=False,
+        )
+        keys = AwsKeys(bearer=bearer, identity=identity, base_url_trusted=base_url_trusted)
+        defaults = Defaults(
+            max_tokens=self.max_tokens, effort=effort, system=self.system, capabilities=self.capabilities()
+        )
+        by_invoke = (api or ("invoke" if vendor_of(model) == MESSAGES_VENDOR else "converse")) == "invoke"
+        codec = InvokeCodec(model, defaults, betas=betas) if by_invoke else ConverseCodec(model, defaults)
+        self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
+
+    def capabilities(self) -> ModelCapabilities:
+        """What the model can do: the table of limits, else what is known of its family."""
+        return capabilities_from_limits(
+            self.model, self._model_limits, base=capabilities_from_limits(self.model, FAMILIES)
+        )
+
+
+def _endpoint(identity: AwsIdentity, *, needed: bool) -> str:
+    """The address of the region.
+
+    Raises:
+        ConfigError: no region is known.
+    """
+    region = identity.region or (_configured_region(identity.profile) if needed else _NOWHERE)
+    if not region:
+        raise ConfigError("no region: set it, or AWS_REGION, or one in the AWS profile", key="llm.aws_region")
+    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    url = f"https://bedrock-runtime.{region}.{suffix}"
+    if urlsplit(url).hostname != f"bedrock-runtime.{region}.{suffix}":
+        raise ConfigError(f"is no region: {region!r}", key="llm.aws_region")
+    return url
+
+
+def _configured_region(profile: str | None) -> str | None:
+    """The region that AWS's configuration files name; None where there is none, or nobody to read them."""
+    try:
+        from botocore.exceptions import BotoCoreError
+        from botocore.session import Session
+    except ImportError:
+        return None
+    try:
+        found: str | None = Session(profile=profile).get_config_variable("region")
+    except BotoCoreError as error:
+        raise ConfigError(f"the AWS profile cannot be read: {error}", key="llm.aws_profile") from None
+    return found

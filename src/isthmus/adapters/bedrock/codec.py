@@ -1,0 +1,123 @@
+"""The two ways of calling a model behind Bedrock, each a codec: paths, headers and version around the body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from isthmus.adapters.anthropic.encode import Defaults
+from isthmus.adapters.anthropic.encode import build_body as messages_body
+from isthmus.adapters.anthropic.names import SCHEMAS as MESSAGES_SCHEMAS
+from isthmus.adapters.anthropic.reply import DIALECT as MESSAGES
+from isthmus.adapters.bedrock.encode import build_body as converse_body
+from isthmus.adapters.bedrock.failures import classify
+from isthmus.adapters.bedrock.names import SCHEMAS, path_of, vendor_of
+from isthmus.adapters.bedrock.reply import DIALECT
+from isthmus.adapters.bedrock.sniff import BedrockDecoder
+from isthmus.adapters.codec import Decoder, Request
+from isthmus.errors import TierError
+from isthmus.models.contract import GenerateContext
+from isthmus.models.dialects import legal_name
+from isthmus.models.messages import sendable
+from isthmus.wire.call import WireCall, WireReply
+
+VERSION = "bedrock-2023-05-31"
+"""`anthropic_version` of every recorded request of that vendor's models, 2024-2026."""
+
+FRAMING = "eventstream"
+"""How streams of Bedrock are framed."""
+_STREAM_TYPE = "application/vnd.amazon.eventstream"
+
+
+class _Names:
+    """The tools' own names by the names they were sent under: the same for every call, so calls may share it."""
+
+    def __init__(self, schemas: str) -> None:
+        self._schemas = schemas
+        self.told: dict[str, str] = {}
+
+    def learn(self, ctx: GenerateContext) -> None:
+        for spec in ctx.tools:
+            sent = legal_name(spec.name, dialect=self._schemas)
+            if sent != spec.name:
+                self.told[sent] = spec.name
+
+
+def _call(model: str, action: str, body: Mapping[str, Any], *, stream: bool) -> WireCall:
+    headers = {"accept": _STREAM_TYPE if stream else "application/json"}
+    return WireCall(path=path_of(model, action), body=sendable(body), stream=stream, framing=FRAMING, headers=headers)
+
+
+class InvokeCodec:
+    """Says a context in the Messages dialect by InvokeModel; reads whatever the model answers in.
+
+    Args:
+        model: the model's id or ARN.
+        defaults: what stands where a context says nothing.
+        betas: beta features to ask for.
+    """
+
+    dialect = MESSAGES
+
+    def __init__(self, model: str, defaults: Defaults | None = None, *, betas: Sequence[str] = ()) -> None:
+        self.model = model
+        self._defaults = defaults or Defaults()
+        self._frame: dict[str, Any] = {"anthropic_version": VERSION}
+        if betas:
+            self._frame["anthropic_beta"] = list(betas)
+        self._names = _Names(MESSAGES_SCHEMAS)
+
+    def encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        """The request for a context; equal contexts give equal bytes.
+
+        Raises:
+            InvalidRequestError: something in it cannot be said to this API; names it.
+        """
+        self._names.learn(ctx)
+        body, notes = messages_body(ctx, self._defaults)
+        action = "invoke-with-response-stream" if stream else "invoke"
+        return Request(_call(self.model, action, {**self._frame, **body}, stream=stream), notes)
+
+    def decoder(self, *, whole: bool) -> Decoder:
+        """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""
+        return BedrockDecoder(whole=whole, names=self._names.told)
+
+    def classify(self, reply: WireReply) -> TierError:
+        """The error that a reply with a status other than 2xx stands for."""
+        return classify(reply)
+
+
+class ConverseCodec:
+    """Says a context in Converse, the dialect of all models behind Bedrock, and reads its replies.
+
+    Args:
+        model: the model's id or ARN.
+        defaults: what stands where a context says nothing.
+    """
+
+    dialect = DIALECT
+
+    def __init__(self, model: str, defaults: Defaults | None = None) -> None:
+        self.model = model
+        self._defaults = defaults or Defaults()
+        self._vendor = vendor_of(model)
+        self._names = _Names(SCHEMAS)
+
+    def encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        """The request for a context; equal contexts give equal bytes.
+
+        Raises:
+            InvalidRequestError: something in it cannot be said to this API; names it.
+        """
+        self._names.learn(ctx)
+        body, notes = converse_body(ctx, self._defaults, vendor=self._vendor, model=self.model)
+        action = "converse-stream" if stream else "converse"
+        return Request(_call(self.model, action, body, stream=stream), notes)
+
+    def decoder(self, *, whole: bool) -> Decoder:
+        """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""
+        return BedrockDecoder(whole=whole, names=self._names.told)
+
+    def classify(self, reply: WireReply) -> TierError:
+        """The error that a reply with a status other than 2xx stands for."""
+        return classify(reply)

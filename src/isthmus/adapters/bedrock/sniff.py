@@ -1,0 +1,129 @@
+"""Which dialect a reply of Bedrock is in: Converse's events, or InvokeModel's chunks with the model's own inside.
+
+What a reply is decides how it is read, not what was asked for.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from binascii import Error as BadBase64
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from isthmus.adapters.anthropic.decode import MessagesDecoder
+from isthmus.adapters.bedrock.decode import ConverseDecoder
+from isthmus.adapters.bedrock.failures import refuse
+from isthmus.adapters.bedrock.texts import METRICS, TextsDecoder
+from isthmus.adapters.codec import Decoder
+from isthmus.adapters.openai_chat.decode import ChatDecoder
+from isthmus.errors import ProtocolError, TierError, TransientError
+from isthmus.models.events import Event
+from isthmus.models.jsontext import dumps, fields, loads
+from isthmus.wire.call import Ended
+from isthmus.wire.eventstream import FAILED
+from isthmus.wire.frame import Frame
+
+_CHUNK = "chunk"
+_METRICS = METRICS.encode()
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    bytes: str
+
+
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+
+
+class BedrockDecoder:
+    """Turns the frames of one reply into events.
+
+    Args:
+        whole: whether the reply is one JSON document instead of a stream.
+        names: the tools' own names by the names they were sent under, where these differ.
+    """
+
+    def __init__(self, *, whole: bool, names: Mapping[str, str]) -> None:
+        self.done = False
+        self._is_whole, self._names = whole, names
+        self._inner: Decoder | None = None
+        self._is_chat = False
+
+    def feed(self, frame: Frame) -> Iterable[Event]:
+        """The events that this frame completes.
+
+        Raises:
+            TierError: the frame is an exception, or malformed.
+        """
+        if frame.event == _CHUNK:
+            frame = _unwrapped(frame)
+        inner = self._inner
+        if inner is None:
+            refuse(frame)
+            inner = self._inner = self._chosen(frame)
+            self._is_chat = isinstance(inner, ChatDecoder)
+        elif frame.event[:1] == FAILED:
+            self._fail(frame, inner)
+        if self._is_chat and _METRICS in frame.data:
+            found = fields(frame.data)
+            del found[METRICS]
+            if not found:
+                return ()
+            frame = Frame(dumps(found))
+        events = inner.feed(frame)
+        self.done = inner.done
+        return events
+
+    def close(self, ended: Ended) -> Iterable[Event]:
+        """The events still due, the `Finish` last.
+
+        Raises:
+            TierError: the reply is not complete.
+        """
+        if self._inner is None:
+            raise TransientError(f"the reply was cut ({ended}): nothing came")
+        return self._inner.close(ended)
+
+    def _fail(self, frame: Frame, inner: Decoder) -> None:
+        """Raise what an exception stands for, with the tokens known so far, which a cut would be told with."""
+        try:
+            refuse(frame)
+        except TierError as error:
+            try:
+                inner.close(Ended.BROKEN)
+            except TierError as cut:
+                error.usage = cut.usage
+            raise
+
+    def _chosen(self, frame: Frame) -> Decoder:
+        """The decoder of the dialect that a reply begins in."""
+        whole = self._is_whole
+        if frame.event:
+            return ConverseDecoder(whole=whole, names=self._names)
+        try:
+            value = loads(frame.data)
+        except (ValueError, RecursionError):
+            value = None
+        found: Mapping[str, Any] = value if isinstance(value, dict) else {}
+        first: Mapping[str, Any] = (found.get("choices") or ({},))[0]
+        if found.get("type") != "message" and ("text" in first or not _COMPLETED.isdisjoint(found)):
+            return TextsDecoder(whole=whole)
+        if "choices" in found:
+            return ChatDecoder(whole=whole, names=self._names)
+        if not _CONVERSES.isdisjoint(found):
+            return ConverseDecoder(whole=whole, names=self._names)
+        return MessagesDecoder(whole=whole, names=self._names)
+
+
+def _unwrapped(frame: Frame) -> Frame:
+    try:
+        return Frame(b64decode(_decode_chunk(frame.data).bytes, validate=True))
+    except (msgspec.DecodeError, UnicodeDecodeError, BadBase64) as error:
+        raise ProtocolError(f"a chunk cannot be unwrapped: {error}: {frame.data[:200]!r}") from None
+
+
+_COMPLETED = frozenset(
+    {"outputText", "results", "outputs", "generation", "generations", "completion", "completions", "text"}
+)
+_CONVERSES = frozenset({"output", "messageStart", "contentBlockStart", "contentBlockDelta"})

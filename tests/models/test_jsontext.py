@@ -1,0 +1,50 @@
+"""JSON text: what goes in exactly comes out exactly, also what the fast encoder refuses."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isthmus.models.jsontext import Raw, WrittenFloat, dumps, loads
+
+HUGE = 10**30
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(_VALUES)
+def test_what_the_fast_encoder_refuses_changes_nothing_else(value: Any) -> None:
+    """F30: a huge integer or a lone surrogate beside a value changes how neither that nor the other is written."""
+    for odd in (HUGE, "\ud800"):
+        assert dumps([odd, value]) == b"[" + json.dumps(odd).encode() + b"," + dumps(value) + b"]"
+        assert loads(dumps({"odd": odd, "value": value})) == {"odd": odd, "value": value}
+
+
+@pytest.mark.parametrize("odd", [HUGE, "\ud800", {"\ud800": HUGE}])
+def test_texts_stay_as_they_were_beside_an_odd_value(odd: Any) -> None:
+    """Raw JSON stands verbatim, a written number has all its digits, and what is no number is null, everywhere."""
+
+    class Item(msgspec.Struct):
+        raw: Raw
+        odd: Any
+
+    raw = Raw(b'{"a": 1.10,  "b":1e2}')
+    written = WrittenFloat("0.1000000000000000055511151231257827")
+    text = dumps({"raw": raw, "written": written, "none": [float("nan"), float("inf")], "odd": odd})
+    head = b'{"raw":{"a": 1.10,  "b":1e2},"written":0.1000000000000000055511151231257827,"none":[null,null],"odd":'
+    assert text.startswith(head)
+    assert loads(text)["odd"] == odd
+    assert dumps(Item(raw, odd)).startswith(b'{"raw":{"a": 1.10,  "b":1e2},"odd":')
+
+
+@pytest.mark.parametrize("wrong", [object(), [HUGE, object()], {"a": (HUGE, object)}])
+def test_what_has_no_json_form_is_refused(wrong: Any) -> None:
+    """A value that JSON has no words for is a TypeError, also beside an odd one."""
+    with pytest.raises(TypeError):
+        dumps(wrong)
