@@ -21,6 +21,7 @@ from isthmus.wire.ndjson import NDJSONParser
 from isthmus.wire.partial_json import PartialJson
 from isthmus.wire.retryafter import retry_after
 from isthmus.wire.sse import SSEParser
+from support.shapes import seeds
 
 PROVIDERS = ("openai", "anthropic", "openai-responses")
 KINDS = ("text/event-stream", "application/json", "")
@@ -153,81 +154,6 @@ def run(work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 _LOOP = asyncio.new_event_loop()
-
-_EVENTS: Mapping[str, tuple[str, ...]] = {
-    "openai": (
-        '{"id":"c","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}',
-        '{"choices":[{"index":0,"delta":{"content":"Zürich 🦔"}}]}',
-        (
-            '{"choices":[{"index":0,"delta":{"reasoning_content":"hm","reasoning_details":[{"type":"reasoning.text",'
-            '"text":"hm","signature":"s","index":0}]}}]}'
-        ),
-        (
-            '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","type":"function","function":'
-            '{"name":"look","arguments":"{\\"q\\":"}}]}}]}'
-        ),
-        '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]}}]}',
-        '{"choices":[{"index":0,"delta":{"refusal":"no","annotations":[{}],"audio":{"id":"a","data":"AAAA"}}}]}',
-        '{"choices":[{"index":0,"message":{"content":[{"type":"text","text":"x"}],"tool_calls":null}}]}',
-        '{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}',
-        '{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":2}}}',
-        '{"error":{"message":"busy","code":529}}',
-        "[DONE]",
-    ),
-    "anthropic": (
-        '{"type":"message_start","message":{"id":"m","role":"assistant","content":[],"usage":{"input_tokens":3}}}',
-        '{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}',
-        '{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}',
-        '{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"EqQ"}}',
-        '{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}',
-        '{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Zürich 🦔"}}',
-        '{"type":"content_block_delta","index":1,"delta":{"type":"citations_delta","citation":{"type":"x"}}}',
-        '{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t","name":"look","input":{}}}',
-        '{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\\"q\\":1}"}}',
-        '{"type":"content_block_stop","index":2}',
-        '{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":4}}',
-        '{"type":"message_stop"}',
-        '{"type":"error","error":{"type":"overloaded_error","message":"busy"}}',
-        '{"type":"message","role":"assistant","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn"}',
-    ),
-    "openai-responses": (
-        '{"type":"response.created","response":{"id":"r","status":"in_progress","output":[]}}',
-        '{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"i","content":[]}}',
-        '{"type":"response.output_text.delta","output_index":0,"content_index":0,"item_id":"i","delta":"Zürich"}',
-        (
-            '{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"i","content":'
-            '[{"type":"output_text","text":"Zürich","annotations":[]}]}}'
-        ),
-        (
-            '{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","id":"f","call_id":"c",'
-            '"name":"look","arguments":""}}'
-        ),
-        '{"type":"response.function_call_arguments.delta","output_index":1,"item_id":"f","delta":"{}"}',
-        (
-            '{"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","id":"f","call_id":"c",'
-            '"name":"look","arguments":"{}"}}'
-        ),
-        (
-            '{"type":"response.output_item.done","output_index":2,"item":{"type":"reasoning","id":"r","summary":[],'
-            '"encrypted_content":"gAAA"}}'
-        ),
-        '{"type":"response.refusal.delta","output_index":0,"content_index":0,"delta":"no"}',
-        (
-            '{"type":"response.completed","response":{"id":"r","status":"completed","output":[{"type":"message","content":'
-            '[{"type":"output_text","text":"x"}]}],"usage":{"input_tokens":1,"output_tokens":2}}}'
-        ),
-        '{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max"}}}',
-        '{"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"x"}}}',
-        '{"type":"error","code":"rate_limit_exceeded","message":"slow","param":null}',
-    ),
-}
-
-
-def seeds(provider: str) -> list[bytes]:
-    """Replies of a provider: its events as a stream, and each as a document."""
-    events = [event.encode() for event in _EVENTS[provider]]
-    return [b"".join(b"data: " + event + b"\n\n" for event in events[:count]) for count in (5, 8, len(events))] + events
-
 
 _ODD = (
     *(b"null", b"[]", b"{}", b'""', b"-1", b"1e400", b"NaN", b"true", b'"\\ud800"', b"18446744073709551616"),
