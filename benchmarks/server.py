@@ -1,7 +1,7 @@
 """A scripted chat server on loopback, in a process of its own, so that its cost is not the client's.
 
 `/fast/…` sends 500 chunks at once, `/paced/…` 60 of them, one every 20 ms, `/slow/…` one chunk and then nothing,
-`/one/…` a short reply at once; any of them answers whole when the request does not ask for a stream.
+`/one/…` a short reply at once; any of them answers whole when the request does not ask for a stream. `/down/…` is 503.
 Prints its port, and ends when its standard input closes.
 """
 
@@ -70,6 +70,11 @@ ONE = HEAD + b"".join(map(framed, [chunk(TEXT), *END])) + b"0\r\n\r\n"
 WHOLE_REPLY = (
     f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(WHOLE)}\r\n\r\n".encode() + WHOLE
 )
+DOWN_BODY = b'{"error":{"message":"The server is overloaded","type":"server_error","param":null,"code":null}}'
+DOWN = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(DOWN_BODY)
+    + DOWN_BODY
+)
 PACED = framed(chunk(TEXT))
 
 
@@ -100,7 +105,9 @@ class Server(asyncio.Protocol):
         self.answer(head.split(b" ")[1].split(b"/")[1].decode(), body)
 
     def answer(self, mode: str, body: bytes) -> None:
-        if b'"stream":true' not in body.replace(b" ", b""):
+        if mode == "down":
+            self.transport.write(DOWN)
+        elif b'"stream":true' not in body.replace(b" ", b""):
             self.transport.write(WHOLE_REPLY)
         elif mode in ("fast", "one"):
             self.transport.write(FAST if mode == "fast" else ONE)

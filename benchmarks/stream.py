@@ -123,9 +123,9 @@ class Report:
         print(f"\n{title} ({unit})")
         medians = {name: median(values) for name, values in figures.items()}
         for name, values in figures.items():
-            ratio = medians[name] / medians["floor"] if medians.get("floor") else float("nan")
+            ratio = f"{medians[name] / medians['floor']:>6.2f}x the floor" if medians.get("floor") else ""
             spread = f"{min(values):>9.2f} … {max(values):<9.2f}"
-            print(f"  {name:<10} {medians[name]:>10.2f}   {spread}  {ratio:>6.2f}x the floor")
+            print(f"  {name:<10} {medians[name]:>10.2f}   {spread}  {ratio}".rstrip())
         return medians
 
     def want(self, what: str, value: float, limit: float, *, at_least: bool = False) -> None:

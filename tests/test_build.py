@@ -9,7 +9,7 @@ import pytest
 from isthmus import build
 from isthmus.adapters import registry
 from isthmus.adapters.base import ModelAdapter
-from isthmus.errors import ConfigError, RefusedError, TransientError
+from isthmus.errors import ChainCut, ConfigError, RefusedError, TransientError
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, Finish, Text, Usage
 from isthmus.models.stream import EventStream
@@ -134,6 +134,33 @@ def test_load_makes_a_chain_of_its_tiers(home: Home) -> None:
     assert (fast.id, fast.window_tokens, other.region) == ("fast", 100000, "eu")
     build.run_sync(chain.aclose)
     assert [made.closed for made in MADE] == [1, 1]
+
+
+async def test_a_configured_chain_does_what_its_tables_say(home: Home) -> None:
+    """Budget, markers, context and a tier's limits of a file reach the chain that is loaded."""
+    home.write_user(
+        "[chain]\nretry = {max_retries = 0}\ncontext = {keep_results = 0}\n[chain.budget]\nsteps = 1\n"
+        '[[chain.markers]]\nname = "cite"\nopen = "[["\nclose = "]]"\n'
+        '[[chain.tiers]]\nid = "one"\nprovider = "echo"\nlimits = {max_concurrent = 1}\n'
+    )
+    ctx = GenerateContext(messages=({"role": "user", "content": "see [[3]]"},))
+    async with build.load() as chain, chain.open_run() as run:
+        events = [event async for event in run.stream(ctx)]
+        assert [event.type for event in events if event.type != "text"] == ["marker", "finish"]
+        with pytest.raises(ChainCut) as caught:
+            await run.generate(ctx)
+    assert caught.value.reason == "budget-steps"
+
+
+def test_production_refuses_a_scripted_tier(home: Home) -> None:
+    """With `production = true` a scripted model is refused by file and key, in front of a call and by doctor."""
+    home.write_user('[chain]\nproduction = true\n[llm]\nprovider = "scripted"\nreplies = ["hi"]\n')
+    with pytest.raises(ConfigError, match=r"config\.toml: llm\.provider: provider 'scripted' is for development"):
+        build.load()
+    with pytest.raises(ConfigError, match="production"):
+        list(build.findings(load_settings()))
+    home.write_user('[chain]\nproduction = true\n[llm]\nprovider = "echo"\n')
+    assert build.load().tiers
 
 
 async def test_a_loaded_chain_answers_and_falls_back(home: Home) -> None:

@@ -32,11 +32,10 @@ from isthmus.errors import (
     TransientError,
     UnavailableError,
     UnclassifiedError,
-    chain_of_causes,
     tier_error,
 )
 from isthmus.models.events import StepResult, Text
-from isthmus.models.fold import classify
+from isthmus.models.fold import chain_of_causes, classify
 
 CLASSES = {
     "transient": TransientError,

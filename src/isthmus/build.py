@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 from isthmus.adapters import registry
-from isthmus.chain import RetryPolicy, define_chain, of
+from isthmus.chain import define_chain, of
+from isthmus.chain.configured import chain_options, check_production, made_of, tier_limiter
+from isthmus.chain.tier import name_of
 from isthmus.errors import ConfigError
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, FinishReason, StepResult
+from isthmus.models.limits import RateLimiter
 from isthmus.models.output import OutputSchema, resolve_output_schema
 from isthmus.models.repair import answered, refused, repairing
 from isthmus.settings import LLM_KEYS, Layer, Setting, Settings, Table, hidden, load_settings, unknown_key
@@ -89,22 +92,17 @@ def load(source: str | os.PathLike[str] | Settings | None = None, **overrides: A
     """
     overrides = hidden(overrides)
     settings = _settings(source, overrides)
-    tiers = tuple([_tier(table) for table in connections(settings)])
-    options = {key: _made(key, setting, "chain") for key, setting in settings.chain.items()}
-    return define_chain(**{"id": "default", **options}, tiers=tiers)
+    tables = connections(settings)
+    tiers = tuple([_tier(table) for table in tables])
+    check_production(settings, [table["provider"] for table in tables], tiers=tiers)
+    options = chain_options({key: item for key, item in settings.chain.items() if key != "production"})
+    limits = {name_of(tier): _limiter(table) for table, tier in zip(tables, tiers, strict=True) if "limits" in table}
+    return define_chain(**{"id": "default", **options}, tiers=tiers, limits=limits)
 
 
-_MADE: Mapping[str, Callable[..., Any]] = {"retry": RetryPolicy, "timeouts": Timeouts}
-
-
-def _made(key: str, setting: Setting, table: str) -> Any:
-    """The value of a setting; a table of fields becomes what it describes."""
-    if key not in _MADE:
-        return setting.value
-    try:
-        return _MADE[key](**setting.value)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(str(error), where=setting.where, key=f"{table}.{key}") from None
+def _limiter(table: Table) -> RateLimiter:
+    tier = tuple([table[key].value if key in table else None for key in ("provider", "model", "base_url")])
+    return tier_limiter(table["limits"], "chain.tiers.limits", tier=tier)
 
 
 def _settings(source: str | os.PathLike[str] | Settings | None, overrides: Mapping[str, Any]) -> Settings:
@@ -203,6 +201,7 @@ def findings(settings: Settings) -> Iterator[str]:
         if variable:
             yield f"{variable}: {'set' if os.environ.get(variable) else 'not set'}"
         yield from getattr(adapter, "diagnose", tuple)()
+    load(settings)
 
 
 def adapter_of(table: Table) -> Any:
@@ -218,7 +217,7 @@ def adapter_of(table: Table) -> Any:
     found = registry.resolve(table["provider"].value)
     values = {key: setting.value for key, setting in table.items() if key not in _TIER_ONLY}
     if "timeouts" in table:
-        values["timeouts"] = _made("timeouts", table["timeouts"], "llm")
+        values["timeouts"] = made_of(Timeouts, table["timeouts"], "llm.timeouts")
     command = table.get("api_key_command")
     if command is not None and "api_key" in table and table["api_key"].layer is not Layer.FLAGS:
         del values["api_key"]
@@ -240,7 +239,7 @@ class _Placed:
 
 def _tier(table: Table) -> Any:
     adapter = adapter_of(table)
-    own = {key: table[key].value for key in _TIER_ONLY if key in table}
+    own = {key: table[key].value for key in _TIER_ONLY if key in table and key != "limits"}
     if "supports" in own:
         own["supports"] = frozenset(own["supports"])
     return _Placed(adapter, own) if own else adapter

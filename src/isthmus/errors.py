@@ -1,35 +1,34 @@
-"""Every error that Isthmus raises, as one tree.
+"""Every error that Isthmus raises, as one tree; knows nothing of providers, transports or messages.
 
-    IsthmusError
-    ├── ModelsException                 a model failed, or did what it may not
-    │   ├── TierError                   a model call failed, classified
-    │   │   ├── TransientError          worth another try on the same tier
-    │   │   ├── UnavailableError        down, overloaded or gone: next tier at once
-    │   │   │   └── ChainExhausted      every tier of a chain failed
-    │   │   ├── CredentialsError        key, permission or billing
-    │   │   ├── ContextOverflowError    the prompt does not fit
-    │   │   ├── RefusedError            content policy, before any content
-    │   │   ├── InvalidRequestError     the request is wrong (also a ValueError)
-    │   │   ├── ProtocolError           the other side, or an adapter, broke its contract
-    │   │   └── UnclassifiedError       anything else
-    │   └── ModelBehaviorError          the model answered what it may not answer
-    ├── ConfigError                 a setting is wrong (also a ValueError)
-    ├── AdapterError                an adapter class is not usable (also a TypeError)
-    ├── OutputError                 a reply is not of the form that was asked for (also a ValueError)
-    │   └── OutputTruncatedError    it was cut at the output limit
-    ├── OutputDefinitionError       a form cannot be asked for (also a ValueError and a TypeError)
-    ├── CallCancelledError          a call was given up: its token was cancelled (also an InterruptedError)
-    ├── ToolDefinitionError         a tool cannot be offered (also a ValueError)
-    ├── PromptError                 a prompt cannot be made or rendered (also a ValueError and a TypeError)
-    ├── MissingDependencyError      an optional package is absent (also an ImportError)
-    └── LiveCallError               a test was about to reach another machine (also a RuntimeError)
-
-Knows nothing of providers, transports or messages.
+IsthmusError
+├── ModelsException                 a model failed, or did what it may not
+│   ├── TierError                   a model call failed, classified
+│   │   ├── TransientError          worth another try on the same tier
+│   │   ├── UnavailableError        down, overloaded or gone: next tier at once
+│   │   │   ├── ChainExhausted      every tier of a chain failed
+│   │   │   └── ChainCut            a chain's own time, budget or window was used up
+│   │   ├── CredentialsError        key, permission or billing
+│   │   ├── ContextOverflowError    the prompt does not fit
+│   │   ├── RefusedError            content policy, before any content
+│   │   ├── InvalidRequestError     the request is wrong (also a ValueError)
+│   │   ├── ProtocolError           the other side, or an adapter, broke its contract
+│   │   └── UnclassifiedError       anything else
+│   └── ModelBehaviorError          the model answered what it may not answer
+├── ConfigError                 a setting is wrong (also a ValueError)
+├── AdapterError                an adapter class is not usable (also a TypeError)
+├── OutputError                 a reply is not of the form that was asked for (also a ValueError)
+│   └── OutputTruncatedError    it was cut at the output limit
+├── OutputDefinitionError       a form cannot be asked for (also a ValueError and a TypeError)
+├── CallCancelledError          a call was given up: its token was cancelled (also an InterruptedError)
+├── ToolDefinitionError         a tool cannot be offered (also a ValueError)
+├── PromptError                 a prompt cannot be made or rendered (also a ValueError and a TypeError)
+├── MissingDependencyError      an optional package is absent (also an ImportError)
+└── LiveCallError               a test was about to reach another machine (also a RuntimeError)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
@@ -197,9 +196,10 @@ class RefusedError(TierError):
 
 
 class InvalidRequestError(TierError, ValueError):
-    """The request itself is wrong; no other tier will like it better."""
+    """The request itself is wrong; no other tier will like it better, unless it is wrong `for_this_tier` alone."""
 
     error_class = ErrorClass.INVALID
+    for_this_tier: bool = False
 
 
 class ProtocolError(TierError):
@@ -261,8 +261,7 @@ def tier_error(
     try:
         kind = ErrorClass(cls)
     except ValueError:
-        valid = ", ".join(ErrorClass)
-        raise ValueError(f"unknown error class {cls!r}: use one of {valid}") from None
+        raise ValueError(f"unknown error class {cls!r}: use one of {', '.join(ErrorClass)}") from None
     error = _CLASSES[kind](message, retry_after=retry_after, status=status, code=code)
     if cause is not None:
         error.__cause__ = cause
@@ -290,11 +289,26 @@ class ChainExhausted(UnavailableError):
         self.failures = tuple(failures)
         tries = "; ".join(f"{f.tier} try {f.attempt}: {f.error.error_class}: {f.error.message}" for f in self.failures)
         hints = [hint for f in self.failures if is_hint(hint := f.error.retry_after)]
-        super().__init__(
-            f"chain {chain_id!r}: no tier answered ({tries or 'none could be tried'})",
-            retry_after=min(hints, default=None),
-        )
+        said = f"chain {chain_id!r}: no tier answered ({tries or 'none could be tried'})"
+        super().__init__(said, retry_after=min(hints, default=None))
         if self.failures and all(f.error.error_class == ErrorClass.OVERFLOW for f in self.failures):
+            self.error_class = ErrorClass.OVERFLOW
+
+
+class ChainCut(UnavailableError):
+    """A limit of the chain itself ended a call: its time, its budget, or a prompt that no tier has room for.
+
+    To a chain around it, this one is a tier that is "unavailable"; with the reason "window", "overflow".
+
+    Args:
+        message: what is used up, and what to do about it.
+        reason: which limit.
+    """
+
+    def __init__(self, message: str, reason: CutReason, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.reason = reason
+        if reason is CutReason.WINDOW:
             self.error_class = ErrorClass.OVERFLOW
 
 
@@ -310,8 +324,7 @@ class ConfigError(IsthmusError, ValueError):
     def __init__(self, message: str, *, where: str | None = None, key: str | None = None) -> None:
         place = ": ".join(part for part in (where, key) if part)
         super().__init__(f"{place}: {message}" if place else message)
-        self.where = where
-        self.key = key
+        self.where, self.key = where, key
 
 
 class AdapterError(IsthmusError, TypeError):
@@ -371,8 +384,7 @@ class MissingDependencyError(IsthmusError, ImportError):
 
     def __init__(self, feature: str, package: str, *, extra: str) -> None:
         super().__init__(f"{feature} needs the package {package!r}: pip install 'isthmus[{extra}]'")
-        self.package = package
-        self.extra = extra
+        self.package, self.extra = package, extra
 
 
 class LiveCallError(IsthmusError, RuntimeError):
@@ -385,13 +397,3 @@ class LiveCallError(IsthmusError, RuntimeError):
     def __init__(self, host: str) -> None:
         super().__init__(f"a live call to {host}: use a scripted adapter, a recording or a server on loopback")
         self.host = host
-
-
-def chain_of_causes(error: BaseException, depth: int = 8) -> Iterable[BaseException]:
-    """The error, its cause or context, and so on, at most `depth` of them."""
-    seen: BaseException | None = error
-    for _ in range(depth):
-        if seen is None:
-            return
-        yield seen
-        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)

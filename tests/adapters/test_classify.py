@@ -55,15 +55,64 @@ RECORDED = {
     "sambanova/chat-json-402--": "credentials",
     "together/chat-json-429--": "transient",
     "venice/chat-json-404--": "unavailable",
+    # Other protocols, whose replies the same table serves.
+    "anthropic/models-list-json-401--": "credentials",
+    "bedrock/converse-json-400--opentelemetry-test-converse-with-invalid-mo": "unavailable",
+    "bedrock/converse-json-400--pyai-test-model-name-suggestion-bedrock": "unavailable",
+    "bedrock/converse-json-400--rubyllm-chat-real-error-scenarios": "overflow",
+    "bedrock/converse-json-400--": "invalid",
+    "bedrock/converse-json-403--": "credentials",
+    "bedrock/converse-json-404--": "unavailable",
+    "bedrock/converse-stream-400--": "unavailable",
+    "bedrock/invoke-json-400--newrelic-pytho-invoke-amazon-titan": "invalid",
+    "bedrock/invoke-json-400--": "unavailable",
+    "bedrock/invoke-json-403--": "credentials",
+    "bedrock/invoke-json-503--": "unavailable",
+    "bedrock/invoke-stream-400--": "unavailable",
+    "bedrock/invoke-stream-403--": "credentials",
+    "chatgpt-codex/responses-json-401--": "credentials",
+    "deepseek/models-list-json-401--": "credentials",
+    "deepseek/responses-json-400--": "invalid",
+    "gemini/google-native-json-400--": "credentials",
+    "gemini/google-native-json-403--": "credentials",
+    "gemini/google-native-json-404--": "unavailable",
+    "gemini/google-native-json-429--": "transient",
+    "gemini/google-native-sse-400--": "credentials",
+    "gemini/google-native-sse-404--": "unavailable",
+    "groq/models-list-json-401--": "credentials",
+    "langserve/langserve-invoke-404--": "invalid",
+    "langserve/langserve-invoke-422--": "invalid",
+    "langserve/langserve-invoke-500--": "transient",
+    "langserve/langserve-stream-401--": "credentials",
+    "langserve/langserve-stream-422--": "invalid",
+    "openai/models-list-json-400--": "invalid",
+    "openai/models-list-json-401--": "credentials",
+    "openai/openai-completions-json-401--": "credentials",
+    "openai/openai-completions-json-403--": "credentials",
+    "openai/openai-completions-json-404--": "unavailable",
+    "openai/responses-json-400--mirascope-test-model-not-found": "unavailable",
+    "openai/responses-json-400--newrelic-pytho-mlmodel-openai": "unavailable",
+    "openai/responses-json-400--opentelemetry-test-responses-create-api-err": "unavailable",
+    "openai/responses-json-400--rubyllm-chat-real-error-scenarios": "overflow",
+    "openai/responses-json-400--": "invalid",
+    "openai/responses-json-401--": "credentials",
+    "openai/responses-json-429--": "credentials",
+    "vertex/google-native-json-400--": "invalid",
+    "vertex/google-native-json-401--": "credentials",
+    "vertex/google-native-json-404--": "unavailable",
+    "vertex/google-native-sse-401--": "credentials",
+    "vertex/google-native-sse-404--": "unavailable",
+    "xai/responses-json-400--rig-": "unavailable",
+    "xai/responses-json-400--rubyllm-chat-error-handling": "credentials",
 }
 
 
 @pytest.mark.corpus
 @needs_corpus
 def test_each_recorded_error_has_its_class() -> None:
-    """F18: every recorded error reply of the two message dialects gets the class that its body deserves."""
-    errors = [row for api in ("openai-chat", "anthropic-messages") for row in rows(api=api) if row["status"] >= "400"]
-    assert len(errors) > 60
+    """F18: every recorded error reply, of whatever protocol, gets the class that its body deserves."""
+    errors = [row for row in rows() if row["status"] >= "400"]
+    assert len(errors) > 120
     for row in errors:
         folder = CORPUS / row["path"]
         meta = loads((folder / "response.meta.json").read_bytes())
@@ -133,6 +182,10 @@ def test_a_status_alone_decides_where_the_body_says_nothing(status: int, kind: s
 
 
 TEXTS: list[tuple[int, str, str]] = [
+    (400, "Incorrect API key provided. You can obtain an API key from the console.", "credentials"),
+    (400, "Model not found: no-such-model", "unavailable"),
+    (400, "The provided model identifier is invalid.", "unavailable"),
+    (400, "The tool call for model x was not found", "invalid"),
     (400, "Your credit balance is too low to access the API", "credentials"),
     (429, "You exceeded your current quota, please check your plan and billing details.", "credentials"),
     (429, "You exceeded your current quota. Quota exceeded for metric: x.\nPlease retry in 37.4s.", "transient"),
@@ -318,3 +371,21 @@ def test_f09_a_hint_that_makes_no_sense_is_no_hint(hint: object) -> None:
     names = ("details", "metadata", "retry_after")
     body = {"error": {"message": "slow", **dict.fromkeys(names, hint), "details": [hint, {"retryDelay": hint}]}}
     assert classify_reply(WireReply(429, {}, dumps(body))).retry_after is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        classify_reply(
+            WireReply(529, {}, b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}')
+        ),
+        classify_in_band({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+        classify_reply(WireReply(500, {}, b'{"error":{"message":"The engine is currently overloaded"}}')),
+        classify_reply(WireReply(429, {}, b'{"error":{"code":"engine_overloaded","message":"try later"}}')),
+        classify_reply(WireReply(503, {}, b"upstream connect error")),
+    ],
+    ids=["status", "in a stream", "in words", "by code", "a gateway's"],
+)
+def test_f18_overloaded_in_each_of_its_shapes(error: Any) -> None:
+    """F18: overloaded is "unavailable", whether a status, an event after 200, a code or the words say so."""
+    assert error.error_class == "unavailable"

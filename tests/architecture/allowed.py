@@ -14,7 +14,7 @@ _RANK0 = {
     "isthmus.wire.retryafter",
 }
 _BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
-_SHARED = {"classify", "drive", "openai_chat", "anthropic"}
+_SHARED = {"classify", "drive", "endpoint", "openai_chat", "anthropic"}
 _TOP = ("console", "studio", "bulk")
 
 
@@ -91,6 +91,8 @@ _PINS: dict[str, tuple[str, ...]] = {
     "pydantic_core": ("isthmus.models.",),
     "typing_extensions": ("isthmus.models.model", "isthmus.models.pytypes", "isthmus.models.validators"),
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
+    "litellm": ("isthmus.adapters.litellm",),
+    "genai_prices": ("isthmus.chain.prices",),
     "xllamacpp": ("isthmus.adapters.local",),
     "openai": ("isthmus.adapters.openai_responses.sdk",),
     "botocore": ("isthmus.adapters.bedrock",),
@@ -107,6 +109,7 @@ CONSTRUCTORS = {
     "AnthropicAdapter",
     "BedrockAdapter",
     "DefaultAgent",
+    "LiteLLMAdapter",
     "LangServeAdapter",
     "LocalAdapter",
     "OpenAIChatAdapter",
@@ -115,6 +118,8 @@ CONSTRUCTORS = {
     "Tool",
 }
 SIGNATURES = {
+    "isthmus.chain.define:define_chain",
+    "isthmus.chain.markers:define_marker",
     "isthmus.adapters.faces:get_response",
     "isthmus.adapters.faces:stream_response",
     "isthmus.adapters.openai_responses.client:get_response",
@@ -141,7 +146,10 @@ BOUNDARIES = {
     "isthmus.models.handlers",
     "isthmus.observability.hooks",
     "isthmus.chain.chain",
+    "isthmus.chain.context",
+    "isthmus.chain.markers",
     "isthmus.adapters.faces",
+    "isthmus.adapters.litellm",
     "isthmus.adapters.openai_responses.client",
     "isthmus.adapters.openai_responses.sdk",
     "isthmus.adapters.registry",
@@ -182,6 +190,8 @@ _MAY_NAME: dict[str, tuple[str, ...]] = {
         "isthmus.conformance.wire_chat",
     ),
     "gpt-": ("isthmus.adapters.openai_chat",),
+    "litellm": ("isthmus.adapters.litellm",),
+    "genai_prices": ("isthmus.chain.prices",),
     "langserve": ("isthmus.adapters.langserve",),
     "xllamacpp": ("isthmus.adapters.local",),
 }

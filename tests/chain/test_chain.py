@@ -48,7 +48,7 @@ async def test_generate_may_take_any_form(form: str) -> None:
         return value
 
     generate = later if "async" in form else lambda ctx: value
-    reply = await of(Tier(id="t", window_tokens=9, max_output_tokens=3, generate=generate)).generate(CTX)
+    reply = await of(Tier(id="t", window_tokens=900, max_output_tokens=30, generate=generate)).generate(CTX)
     assert reply == whole("hello")
 
 
@@ -62,7 +62,7 @@ async def test_stream_is_preferred_to_generate() -> None:
     def never(ctx: GenerateContext) -> StepResult:
         raise AssertionError("generate was called")
 
-    chain = of(Tier(id="t", window_tokens=9, max_output_tokens=3, generate=never, stream=flow))
+    chain = of(Tier(id="t", window_tokens=900, max_output_tokens=30, generate=never, stream=flow))
     assert (await chain.generate(CTX)).text == "streamed"
 
 
@@ -75,7 +75,7 @@ async def test_a_stream_may_be_plain_awaited_or_thrown() -> None:
     def thrown(ctx: GenerateContext) -> Any:
         raise _err("unavailable")
 
-    size = {"window_tokens": 9, "max_output_tokens": 3}
+    size = {"window_tokens": 900, "max_output_tokens": 30}
     for stream in (lambda ctx: iter(OK), later):
         assert (await of(Tier(id="t", stream=stream, **size)).generate(CTX)).text == "fine"  # type: ignore[arg-type]
     spare = PlayTier("spare", OK)
@@ -92,7 +92,7 @@ async def test_a_whole_reply_passes_unchanged() -> None:
         "hm",
         (Native("x", "thinking", {"n": 1}), Native("x", "message", {"m": 2})),
     )
-    chain = of(Tier(id="t", window_tokens=9, max_output_tokens=3, generate=lambda ctx: reply))
+    chain = of(Tier(id="t", window_tokens=900, max_output_tokens=30, generate=lambda ctx: reply))
     assert await chain.generate(CTX) == reply
 
 
@@ -118,6 +118,15 @@ async def test_each_tier_has_its_full_allowance() -> None:
     with pytest.raises(ChainExhausted):
         await _chain_of(first, second).generate(CTX)
     assert (len(first.calls), len(second.calls)) == (3, 3)
+
+
+async def test_a_request_that_is_wrong_for_one_tier_alone_goes_to_the_next() -> None:
+    """An invalid request ends the call, unless the tier says that it is wrong for this tier alone."""
+    skips = _err("invalid")
+    skips.for_this_tier = True
+    tier = PlayTier("a", [skips])
+    assert (await _chain_of(tier, PlayTier("b", OK)).generate(CTX)).text == "fine"
+    assert len(tier.calls) == 1
 
 
 async def test_exhaustion_lists_every_attempt() -> None:
@@ -239,7 +248,7 @@ async def test_an_error_post_reply_of_generate_passes_through() -> None:
     failure = _err("transient")
     result = StepResult((Text("half"),), "error-post", error=failure)
     spare = PlayTier("b", OK)
-    tier = Tier(id="a", window_tokens=9, max_output_tokens=3, generate=lambda ctx: result)
+    tier = Tier(id="a", window_tokens=900, max_output_tokens=30, generate=lambda ctx: result)
     reply = await _chain_of(tier, spare).generate(CTX)
     assert (reply.text, reply.finish, reply.error, spare.calls) == ("half", "error-post", failure, [])
 
@@ -313,7 +322,8 @@ async def test_an_overflow_goes_to_larger_windows_only() -> None:
     with Recorder() as seen:
         assert (await _chain_of(*tiers).generate(CTX)).text == "fine"
     assert [len(tier.calls) for tier in tiers] == [1, 0, 1, 0, 1]
-    assert [(f["tier"], f["reason"]) for f in seen.fields("tier.skipped")] == [("same", "window"), ("small", "window")]
+    skipped = [(f["tier"], f["reason"]) for f in seen.fields("tier.skipped")]
+    assert skipped == [("mid", "window"), ("same", "window"), ("small", "window")]
 
 
 async def test_overflow_everywhere_is_an_overflow() -> None:
@@ -398,7 +408,7 @@ async def test_a_tier_may_end_in_its_own_time() -> None:
             yield event
         ended.append("whole")
 
-    await events_of(of(Tier(id="t", window_tokens=9, max_output_tokens=3, stream=flow)))
+    await events_of(of(Tier(id="t", window_tokens=900, max_output_tokens=30, stream=flow)))
     assert ended == ["whole"]
 
 
@@ -548,16 +558,18 @@ async def test_events_of_a_fallback() -> None:
     assert seen.types == [
         "chain.started",
         "tier.selected",
+        "context.rendered",
         "attempt.started",
         "attempt.failed",
         "tier.fallback",
         "tier.selected",
+        "context.rendered",
         "attempt.started",
         "attempt.committed",
         "attempt.finished",
         "chain.finished",
     ]
-    assert [event.fields["seq"] for event in seen.events] == list(range(1, 11))
+    assert [event.fields["seq"] for event in seen.events] == list(range(1, 13))
     assert len({event.fields["call"] for event in seen.events}) == 1
     assert {event.chain for event in seen.events} == {"c"}
     assert seen.fields("chain.finished")[0]["tier"] == "b"

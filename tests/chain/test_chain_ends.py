@@ -66,7 +66,7 @@ def test_a_whole_reply_that_never_comes_is_tried_again() -> None:
         async def never(ctx: Any) -> Any:
             await asyncio.get_running_loop().create_future()
 
-        tier = Tier(id="a", window_tokens=9, max_output_tokens=3, generate=never)
+        tier = Tier(id="a", window_tokens=900, max_output_tokens=30, generate=never)
         assert (await _chain_of(tier, PlayTier("b", OK)).generate(CTX)).text == "fine"
 
     run_virtual(main())
@@ -301,7 +301,7 @@ def test_a_tier_that_turns_cancellation_into_an_error_is_still_late() -> None:
                 raise RuntimeError("stubborn") from None
             yield
 
-        tier = Tier(id="a", window_tokens=9, max_output_tokens=3, stream=stubborn)
+        tier = Tier(id="a", window_tokens=900, max_output_tokens=30, stream=stubborn)
         with pytest.raises(ChainExhausted, match="time-out"):
             await _chain_of(tier, retry=RetryPolicy(max_retries=0)).generate(CTX)
         assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]

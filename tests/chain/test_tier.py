@@ -41,7 +41,7 @@ async def _other_flow(ctx: Any) -> Any:
 
 
 def _tier(**changes: Any) -> Tier:
-    return Tier(**{"id": "t", "window_tokens": 100, "max_output_tokens": 10, "generate": _answer, **changes})
+    return Tier(**{"id": "t", "window_tokens": 8_000, "max_output_tokens": 10, "generate": _answer, **changes})
 
 
 def test_replacing_generate_drops_the_stream() -> None:
@@ -93,7 +93,7 @@ def test_one_word_as_supports_is_refused() -> None:
         ([_tier(window_tokens=0)], "tier 't': window_tokens.*above 0, not 0"),
         ([_tier(max_output_tokens=-1)], "tier 't': max_output_tokens.*above 0, not -1"),
         ([_tier(window_tokens=True)], "tier 't': window_tokens"),
-        ([_tier(max_output_tokens=100)], "tier 't': max_output_tokens.*smaller than window_tokens"),
+        ([_tier(max_output_tokens=8_000)], "tier 't': max_output_tokens.*smaller than window_tokens"),
         (_tier(), r"write \[tier\]"),
     ],
 )

@@ -38,6 +38,41 @@ def process(home: Home, *args: str, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-m", "isthmus", *args], cwd=home.folder, env=env, text=True, **options)
 
 
+CHAIN = """
+[chain.budget]
+tokens = 400
+[[chain.markers]]
+name = "cite"
+open = "[["
+close = "]]"
+[[chain.tiers]]
+provider = "support.talkative:Talk"
+max_output_tokens = 100
+window_tokens = 8000
+"""
+
+
+def test_the_chain_of_the_configuration_answers(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    """Markers and budget of `[chain]` hold in a conversation: a marker leaves the text, a dear question is cut."""
+    home.write_user(CHAIN)
+    status, out, err = ask(capsys, "see [[page 3]] now")
+    assert (status, " ".join(out.split())) == (0, "see now")
+    assert "[cite: [[page 3]]]" in err
+    _, out, _ = ask(capsys, "--json", "see [[page 3]] now")
+    marker = next(event for event in events(out) if event["type"] == "marker")
+    assert marker == {"type": "marker", "name": "cite", "value": "page 3", "text": "[[page 3]]"}
+    status, out, _ = ask(capsys, "--json", "long " * 1000)
+    assert (status, events(out)[-1]["reason"]) == (1, "budget-tokens")
+
+
+def test_a_wrong_chain_is_status_2_and_names_the_key(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    """A key of a chain's table that nothing takes ends the command with file, key and nearest name."""
+    home.write_user(CHAIN.replace("tokens = 400", "token = 400", 1))
+    status, _, err = ask(capsys, "hello")
+    assert status == 2
+    assert f"{home.user_file}: chain.budget.token: nothing takes this key; did you mean 'tokens'?" in err
+
+
 def test_one_question_gets_one_answer(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     """The answer is all that stands on stdout; model, tokens and speed are the last line on stderr."""
     status, out, err = ask(capsys, "hello", "there")

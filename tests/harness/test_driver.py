@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.errors import CutReason, ProtocolError, TierError, TransientError, chain_of_causes
+from isthmus.errors import CutReason, ProtocolError, TierError, TransientError
 from isthmus.harness.agents import DefaultAgent
 from isthmus.harness.driver import RunStream
 from isthmus.harness.history import NOT_EXECUTED, UNKNOWN, paired
@@ -19,6 +19,7 @@ from isthmus.harness.loop import CUT_OFF
 from isthmus.models.cancellation import CancellationToken
 from isthmus.models.events import Call, CallDelta, Finish, Native, Reasoning, Reset, Text
 from isthmus.models.executor import ToolResult
+from isthmus.models.fold import chain_of_causes
 from isthmus.models.tools import Tool, Tools
 from isthmus.observability import hooks
 from support.turns import Turns, asks, call, says, tasks

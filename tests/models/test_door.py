@@ -38,6 +38,7 @@ OWN = [
     "Usage",
     "RateLimiter",
     "SlidingWindowRateLimiter",
+    "AdaptiveConcurrencyLimiter",
     "ConcurrentRequestLimiter",
     "TokenBucketRateLimiter",
     "CompositeRateLimiter",

@@ -292,3 +292,13 @@ async def test_a_cancellation_of_the_caller_stays_one() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_the_content_of_a_finish_is_what_is_kept() -> None:
+    """Where a chain took markers out of what it handed on, the finish has the content as written; dicts may not."""
+    end = Finish("stop", content=(Text("a [[b]] c"),))
+    result = await consume_stream([Text("a "), Marker("m", "b", "[[b]]"), Text(" c"), end])
+    assert result.events == (Text("a [[b]] c"),)
+    assert await consume_stream([Text("a "), Text(" c"), end]) == result
+    with pytest.raises(ProtocolError, match="content"):
+        await consume_stream([{"type": "finish", "finish": "stop", "content": []}])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -36,9 +37,9 @@ def chunk(data: bytes) -> hooks.WireChunk:
     return hooks.WireChunk(url=URL, data=data)
 
 
-def ended(**fields: object) -> hooks.CallEnded:
-    """The end of a call."""
-    return hooks.CallEnded(adapter="a:m", seconds=1.5, **fields)  # type: ignore[arg-type]
+def ended(**fields: Any) -> hooks.ChainEvent:
+    """The end of a try."""
+    return hooks.ChainEvent(type="attempt.finished", chain="c", tier="a", seconds=1.5, **fields)
 
 
 def test_the_wire_log_shows_method_address_headers_bodies_and_chunks(wire: pytest.LogCaptureFixture) -> None:
@@ -49,7 +50,7 @@ def test_the_wire_log_shows_method_address_headers_bodies_and_chunks(wire: pytes
         chunk(b"data: one\n\n"),
         ended(finish="stop", usage=Usage(output_tokens=1)),
     )
-    for part in ("POST https://", "host/v1/chat", "accept", '"model": "m"', "< 200", "data: one", "stop after 1.500 s"):
+    for part in ("POST https://", "host/v1/chat", "accept", '"model": "m"', "< 200", "data: one", "finish=stop"):
         assert part in wire.text
     assert {record.name.split(".")[0] for record in wire.records} == {"isthmus"}
 
@@ -103,27 +104,25 @@ def test_without_the_wire_switch_no_body_is_written(wire: pytest.LogCaptureFixtu
     assert "< 200" in wire.text
 
 
-def test_calls_chains_and_tools_are_written_under_their_names(wire: pytest.LogCaptureFixture) -> None:
-    """Each kind of record has a logger of its own; a failure is a warning without its key."""
+def test_turns_chains_and_tools_are_written_under_their_names(wire: pytest.LogCaptureFixture) -> None:
+    """Each kind of record has a logger of its own; no key is in any."""
     emit(
-        hooks.CallStarted(adapter="a:m", provider="a", model="m", streamed=True),
-        ended(error_class="credentials", message="bad key sk-CANARY12345"),
-        hooks.ChainEvent(type="tier.fallback", chain="c", fields={"to": "b"}),
+        hooks.ChainEvent(type="attempt.failed", chain="c", tier="a", message="bad key sk-CANARY12345"),
+        hooks.TurnEnded(agent="agent", run_id="1", outcome="cut", reason="exhausted", steps=2),
         hooks.ToolEnded(tool="t", call_id="1", seconds=0.1, outcome="ok"),
         wire=False,
     )
-    assert {record.name for record in wire.records} == {"isthmus.call", "isthmus.chain", "isthmus.tool"}
-    (warning,) = [record for record in wire.records if record.levelno == logging.WARNING]
-    assert "credentials" in warning.getMessage()
+    assert {record.name for record in wire.records} == {"isthmus.turn", "isthmus.chain", "isthmus.tool"}
+    assert "agent: cut (exhausted) after 2 steps" in wire.text
     assert "CANARY" not in wire.text
 
 
 def test_the_switch_can_be_turned_off_again(capsys: pytest.CaptureFixture[str]) -> None:
     """`start` writes to stderr until what it returned is called."""
     stop = start("info")
-    hooks.emit(hooks.ChainEvent(type="seen", chain="c", fields={}))
+    hooks.emit(hooks.ChainEvent(type="seen", chain="c"))
     stop()
-    hooks.emit(hooks.ChainEvent(type="unseen", chain="c", fields={}))
+    hooks.emit(hooks.ChainEvent(type="unseen", chain="c"))
     err = capsys.readouterr().err
     assert "seen" in err
     assert "unseen" not in err

@@ -103,6 +103,7 @@ class ModelAdapter:
         handles_retries: whether it retries by itself, so that a chain must not.
         requires_streaming: whether it can only be streamed.
         timeouts: how long its streams wait; None for the defaults.
+        for_development: whether a configuration for production refuses it.
 
     Raises:
         AdapterError: when instantiated, if the class wrote none of the six, or one that cannot take its arguments.
@@ -115,6 +116,7 @@ class ModelAdapter:
     handles_retries: bool = False
     requires_streaming: bool = False
     timeouts: Timeouts | None = None
+    for_development: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from isthmus.errors import ErrorClass, TierError, tier_error
@@ -34,6 +35,7 @@ _TEXTS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
             r"credit balance|insufficient (?:credits|balance|funds)|out of credits|payment (?:is |method is )?required",
             # With a time to come back at, the same words mean a rate limit; see also `Failure._class`.
             r"exceeded your current quota(?!.*(?:retry in|per.?(?:minute|day)))",
+            r"(?:incorrect|invalid) api key\b|api key (?:is )?(?:not valid|invalid)",
             r"reached your specified [\w ]*usage limit|spend(?:ing)? limit|exceeded_current_quota|\barrearage\b",
         ),
     ),
@@ -122,6 +124,10 @@ _MODEL_GONE = _any_of(
     r"\b(?:model|deployment)s?\b.{0,200}(?:not found|not exist|no longer|not deployed|not loaded)",
     r"\b(?:model|deployment)s?\b.{0,200}(?:decommissioned|deprecated|retired)",
 )
+# Said with 400 too, and of nothing else.
+_NO_SUCH_MODEL = _any_of(
+    r"^model not found\b|model identifier is invalid|model version has reached the end of its life"
+)
 _MARKUP = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.I | re.S)
 
 
@@ -199,16 +205,27 @@ class Failure:
         said = f"{self.code or ''} {self.kind or ''} {self.message}"
         if wait is not None:
             said = _QUOTA.sub("", said)
-        for kind, pattern in _TEXTS:
-            if pattern.search(said):
-                return kind
-        if _OVERLOADED.search(said) and (status is None or status >= 429):
-            return ErrorClass.UNAVAILABLE
+        kind = _by_text(said)
+        if kind is ErrorClass.UNAVAILABLE and status is not None and status < 429:
+            kind = None
+        if kind is not None:
+            return kind
         if status in _STATUSES:
             return _STATUSES[status]
-        if not _MODEL_CODES.isdisjoint(self._words()) or (status == 404 and _MODEL_GONE.search(self.message)):
+        if not _MODEL_CODES.isdisjoint(self._words()) or _NO_SUCH_MODEL.search(self.message):
+            return ErrorClass.UNAVAILABLE
+        if status == 404 and _MODEL_GONE.search(self.message):
             return ErrorClass.UNAVAILABLE
         return ErrorClass.INVALID if status is not None and status < 500 else ErrorClass.TRANSIENT
+
+
+@lru_cache(maxsize=64)
+def _by_text(said: str) -> ErrorClass | None:
+    """The class that the words alone tell, if they do. A provider that is down says the same again and again."""
+    for kind, pattern in _TEXTS:
+        if pattern.search(said):
+            return kind
+    return ErrorClass.UNAVAILABLE if _OVERLOADED.search(said) else None
 
 
 def _inner(value: Mapping[str, Any]) -> Any:
@@ -241,8 +258,12 @@ def _first(
     levels: list[Mapping[str, Any]], names: tuple[str, ...], read: Callable[[Any], _Read | None]
 ) -> _Read | None:
     """The first value that can be read, from the innermost object outwards."""
-    found = (read(level.get(name)) for level in levels for name in names)
-    return next((value for value in found if value is not None), None)
+    for level in levels:
+        for name in names:
+            found = level.get(name)
+            if found is not None and (value := read(found)) is not None:
+                return value
+    return None
 
 
 def _message(value: Any, levels: list[Mapping[str, Any]]) -> str:

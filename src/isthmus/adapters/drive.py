@@ -128,7 +128,7 @@ class WireAdapter(ModelAdapter):
 
     def _encoded(self, ctx: GenerateContext, *, stream: bool) -> Request:
         try:
-            return self.codec.encode(ctx, stream=stream)
+            return self._encode(ctx, stream=stream)
         except (RecursionError, TypeError) as error:
             # No other tier could say it either.
             raise InvalidRequestError(
@@ -148,6 +148,10 @@ class WireAdapter(ModelAdapter):
             except TierError as error:
                 frames = None
                 raise error.with_traceback(None) from error.__cause__
+
+    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        """The request for a context, once a call."""
+        return self.codec.encode(ctx, stream=stream)
 
     @asynccontextmanager
     async def _open(self, request: Request) -> AsyncGenerator[_Reading, None]:
@@ -203,7 +207,7 @@ class WireAdapter(ModelAdapter):
         body = redact(text, self.keys.secrets()).encode()
         if hooks.listening():
             hooks.emit(hooks.WireChunk(url=clean_url(url), data=body))
-        headers = {"date": formatdate(usegmt=True), **reply.headers}
+        headers = reply.headers if "date" in reply.headers else {**reply.headers, "date": formatdate(usegmt=True)}
         return self.codec.classify(WireReply(reply.status, headers, body))
 
     async def _heard(self, chunks: AsyncIterator[bytes], url: str) -> AsyncGenerator[bytes, None]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
@@ -36,9 +36,11 @@ _FACES = ("stream", "generate", "get_response")
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """One row of the table of built-in providers."""
+    """One row of the table of built-in providers; a preset is a `server` that speaks the dialect of another row."""
 
     factory: str
+    like: str = ""
+    server: Mapping[str, Any] = field(default_factory=dict)
     package: str = ""
     extra: str = ""
     paths: tuple[str, ...] = ()
@@ -67,8 +69,20 @@ class Provider:
 def built_in() -> Mapping[str, BuiltIn]:
     """The built-in providers by name."""
     table = tomllib.loads(files("isthmus.adapters").joinpath("providers.toml").read_text("utf-8"))
-    rows = {name: {**row, "paths": tuple(row.get("paths", ()))} for name, row in table.items()}
-    return MappingProxyType({name: BuiltIn(**row) for name, row in rows.items()})
+    return MappingProxyType({name: BuiltIn(**_whole_row(row, table)) for name, row in table.items()})
+
+
+_KEPT = frozenset({"factory", "package", "extra"})
+
+
+def _whole_row(row: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as the fields of a `BuiltIn`; what it has no field for describes a server."""
+    if "like" not in row:
+        return {**row, "paths": tuple(row.get("paths", ()))}
+    parent = _whole_row(table[row["like"]], table)
+    own = {key: value for key, value in row.items() if key != "like"}
+    kept = {key: value for key, value in parent.items() if key in _KEPT}
+    return {**kept, "like": row["like"], "server": {**parent.get("server", {}), **own}}
 
 
 def default_provider() -> str:
@@ -113,13 +127,19 @@ def available_providers() -> list[str]:
 
 def provider_sources() -> dict[str, str]:
     """Each available provider's name and where it comes from, without importing any."""
-    found = {name: f"built in: {row.factory}" for name, row in built_in().items()}
+    found = {name: _shown(row) for name, row in built_in().items()}
     found |= {name: f"registered: {_spell(factory)}" for name, factory in _registered.items()}
     found |= {point.name: f"entry point: {point.value}" for point in entry_points(group=GROUP)}
     return dict(sorted(found.items()))
 
 
+def _shown(row: BuiltIn) -> str:
+    place = row.server.get("base_url") or row.server.get("address")
+    return f"preset of {row.like}: {place}" if row.server else f"built in: {row.factory}"
+
+
 def _spell(factory: Factory) -> str:
+    factory = factory.func if isinstance(factory, partial) else factory
     name = getattr(factory, "__qualname__", type(factory).__qualname__)
     return f"{getattr(factory, '__module__', '?')}:{name}"
 
@@ -146,7 +166,8 @@ def _find(provider: str) -> tuple[str, Factory]:
     row = built_in().get(provider)
     if row is None:
         raise _unknown(provider)
-    return "built in", _dotted(row.factory, row, provider)
+    factory = _dotted(row.factory, row, provider)
+    return "built in", factory.preset(provider, row.server) if row.server else factory  # type: ignore[attr-defined]
 
 
 def _entry(point: EntryPoint) -> Factory:
@@ -251,7 +272,21 @@ def build_adapter(found: Provider, settings: Mapping[str, Any]) -> Any:
             f"the factory of provider {found.name!r} made a {type(adapter).__name__}, which is no adapter: "
             "it has neither stream nor generate"
         )
-    return adapter
+    lower = _lower(adapter, taken, found)
+    return adapter if lower is None else found.factory(**{**taken, "max_tokens": lower})
+
+
+def _lower(adapter: Any, taken: Mapping[str, Any], found: Provider) -> int | None:
+    """The ceiling that the adapter itself says its model has, where that is lower than the one it was made with.
+
+    It is made again then, so that it sees the lower number whatever it does with it.
+    """
+    read = getattr(adapter, "capabilities", None)
+    if "max_tokens" not in found.parameters or not callable(read):
+        return None
+    cap = getattr(read(), "max_output_tokens", None)
+    wanted = taken.get("max_tokens", found.parameters["max_tokens"])
+    return cap if cap and isinstance(wanted, int) and wanted > cap else None
 
 
 def _clamp(taken: dict[str, Any], settings: Mapping[str, Any], default: Any) -> None:

@@ -32,6 +32,7 @@ class ScriptedAdapter(ModelAdapter):
 
     provider = "scripted"
     model = "script"
+    for_development = True
 
     def __init__(
         self,

@@ -2,77 +2,24 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from inspect import isawaitable
 from typing import Any
 
 import msgspec
 
+from isthmus.chain.budget import Account
+from isthmus.chain.happenings import Aborted, Content, Ended, Failed, Go, Happening, Lapsed, Ready, Unfit, Woke
 from isthmus.chain.ledger import Attempt, Run
-from isthmus.chain.policy import (
-    Aborted,
-    Content,
-    Ended,
-    Failed,
-    Forget,
-    Go,
-    Happening,
-    Phase,
-    Report,
-    Rules,
-    State,
-    Woke,
-    step,
-)
-from isthmus.chain.tier import Member, lacking
-from isthmus.errors import ChainExhausted, InvalidRequestError, ProtocolError, TierError
-from isthmus.models.contract import GenerateContext, Timeouts
-from isthmus.models.events import Call, Event, Finish, FinishReason, Note, NoteCode, Reset, Text, framed
-from isthmus.models.fold import Fold
+from isthmus.chain.policy import Effect, Forget, Phase, State, step
+from isthmus.chain.report import Teller
+from isthmus.chain.seams import Drain, Rendered, Renderer
+from isthmus.chain.setup import Setup, needs, require
+from isthmus.chain.trying import End, Try
+from isthmus.errors import ChainCut, ChainExhausted, CutReason, ProtocolError, TierError
+from isthmus.models.contract import GenerateContext
+from isthmus.models.events import Call, Event, Finish, FinishReason, Reasoning, Reset, Text, framed, tried
 from isthmus.models.normalise import to_event
-from isthmus.models.reading import media_needs
-from isthmus.models.retry import Clock
-from isthmus.observability import hooks
-from isthmus.secret import redact
-
-_log = logging.getLogger("isthmus.chain")
-_numbers = count(1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """All that the definition of a chain fixes."""
-
-    id: str
-    members: tuple[Member, ...]
-    rules: Rules
-    timeouts: Timeouts | None
-    clock: Clock
-    sticky: bool
-
-
-def needs(ctx: GenerateContext) -> frozenset[str]:
-    """What a request asks of a model, in the words of `supports`."""
-    wanted = media_needs(ctx.messages)
-    if ctx.tools:
-        wanted.add("tools")
-    if ctx.output is not None and ctx.output.response_format() is not None:
-        wanted.add("output-schema")
-    return frozenset(wanted)
-
-
-def require(chain_id: str, members: Sequence[Member], *, wanted: Iterable[str]) -> None:
-    """See to it that any tier may serve.
-
-    Raises:
-        InvalidRequestError: a tier lacks what is needed; names each tier and what it lacks.
-    """
-    gaps = lacking(members, wanted)
-    if gaps:
-        remedy = "use a tier that does, or declare it in supports if it truly does"
-        raise InvalidRequestError(f"chain {chain_id!r}: {gaps}: {remedy}", code="unsupported")
+from isthmus.models.stream import DEADLINE
 
 
 class ChainCall:
@@ -82,60 +29,87 @@ class ChainCall:
         setup: the chain's definition.
         run: the memory of the run that the call belongs to.
         ctx: the request.
+        outer: where the chain is a tier, the call of the chain around it.
     """
 
     __slots__ = (
-        "_began",
         "_due",
         "_failures",
-        "_fold",
-        "_notes",
-        "_number",
-        "_seq",
-        "_shown",
+        "_outer",
+        "_rendered",
         "_state",
+        "_tell",
+        "_until",
+        "accounts",
+        "attempts",
         "ctx",
+        "index",
+        "member",
         "over",
         "run",
         "setup",
+        "trying",
     )
 
-    def __init__(self, setup: Setup, run: Run, *, ctx: GenerateContext) -> None:
+    def __init__(self, setup: Setup, run: Run, *, ctx: GenerateContext, outer: ChainCall | None = None) -> None:
         order = range(len(setup.members))
         first = run.start if setup.sticky else 0
         self.setup = setup
         self.run = run
+        self.ctx = ctx
+        self.over = False
+        self.index = first
+        """The tier at work."""
+        self.member = setup.members[first]
+        self.trying = Try(self.member, ctx)
+        run.steps += 1
+        self.accounts: tuple[Account, ...] = () if run.account is None else (run.account,)
+        if outer is not None:
+            self.accounts += outer.accounts
+        self._outer = outer
         self._state = State(todo=(*order[first:], *order[:first]))
         self._failures: list[Attempt] = []
         self._due: list[Event] = []
-        self._notes: tuple[Note, ...] = ()
-        self._number = next(_numbers)
-        self._seq = 0
-        self._fold = Fold()
-        self._shown = False
-        self._began = 0.0
-        self.ctx = ctx
-        self.over = False
-
-    @property
-    def index(self) -> int:
-        """The index of the tier at work."""
-        return self._state.todo[0]
-
-    @property
-    def member(self) -> Member:
-        """The tier at work."""
-        return self.setup.members[self._state.todo[0]]
+        self._rendered: tuple[int, bool, Rendered] | None = None
+        self.attempts: tuple[Attempt, ...] = ()
+        self._until: tuple[float, CutReason] | None = None
+        self._tell = Teller(setup.id, run.number, step=run.steps)
 
     def begin(self) -> None:
-        """Choose the first tier.
+        """Count the step and choose the first tier.
 
         Raises:
             InvalidRequestError: a tier lacks what the request needs.
+            ChainCut: all steps of the budget are used.
         """
-        require(self.setup.id, self.setup.members, wanted=needs(self.ctx))
-        self._report(Report("chain.started", {"tiers": [member.id for member in self.setup.members]}))
+        setup, account = self.setup, self.run.account
+        require(setup.id, setup.members, wanted=needs(self.ctx))
+        self._tell.tell("chain.started", {"tiers": setup.rules.ids})
+        if account is not None and not account.step():
+            reason = CutReason.BUDGET_STEPS
+            self._tell.tell("budget.exceeded", {"reason": str(reason)})
+            self._tell.tell("chain.failed", {"error_class": "unavailable", "reason": str(reason), "attempts": 0})
+            self._state = msgspec.structs.replace(self._state, phase=Phase.FAILED)
+            raise ChainCut(f"steps={account.budget.steps}: all are used; raise it if the run is worth more", reason)
+        ends: list[tuple[float, CutReason]] = []
+        if setup.step_seconds is not None:
+            ends.append((setup.clock.now() + setup.step_seconds, CutReason.DEADLINE))
+        if account is not None and account.budget.seconds is not None:
+            ends.append((account.began + account.budget.seconds, CutReason.BUDGET_TIME))
+        if self._outer is not None and self._outer._until is not None:
+            ends.append(self._outer._until)
+        if ends:
+            self._until = min(ends)
         self._select()
+
+    def left(self) -> float | None:
+        """How many seconds are left for all tries; None for any number."""
+        return None if self._until is None else max(0.0, self._until[0] - self.setup.clock.now())
+
+    def drain(self) -> Drain | None:
+        """What takes the markers out of this reply; None where there are none."""
+        markers = self.setup.markers
+        return None if markers is None else markers(self._tell.tell)
 
     def due(self) -> list[Event]:
         """The events that the chain itself has to say now."""
@@ -143,40 +117,85 @@ class ChainCall:
         return events
 
     async def ready(self) -> bool:
-        """Wait until there is something to try; False when the call is over.
+        """Wait until a try may begin; False when the call is over.
 
         Raises:
             ChainExhausted: no tier is left.
             TierError: the failure is one that no other tier would mend.
         """
-        state = self._state
-        if state.phase is Phase.BACKOFF:
-            await self.setup.clock.sleep(state.delay)
-            self._move(Woke())
-        elif state.phase is Phase.EXHAUSTED:
-            raise ChainExhausted(self.setup.id, self._failures) from state.error
-        elif state.phase is Phase.FAILED and state.error is not None:
-            raise state.error
-        return self._state.phase is Phase.ATTEMPT
+        wait = 0.0
+        while True:
+            state = self._state
+            if state.phase is Phase.BACKOFF:
+                await self.setup.clock.sleep(state.delay)
+                wait = state.delay
+                self._move(Woke())
+            elif state.phase is Phase.PREPARE:
+                await self._prepare(wait)
+            elif state.phase is Phase.EXHAUSTED:
+                raise ChainExhausted(self.setup.id, self._failures) from state.error
+            elif state.phase is Phase.FAILED and state.error is not None:
+                raise state.error
+            else:
+                return state.phase is Phase.ATTEMPT
 
-    def request(self) -> GenerateContext:
-        """The request as the tier at work gets it, and a fresh start of what is kept of the try."""
-        self._fold = Fold()
-        self._shown = False
-        self._notes = ()
-        self._began = self.setup.clock.now()
-        ceiling, asked = self.member.max_output_tokens, self.ctx.max_output_tokens
-        if ceiling is None or asked is None or asked <= ceiling:
-            return self.ctx
-        detail = f"max_output_tokens: {asked} became {ceiling}, the ceiling of tier {self.member.id!r}"
-        self._notes = (Note(NoteCode.PARAMETER_CHANGED, detail),)
-        return replace(self.ctx, max_output_tokens=ceiling)
+    async def _prepare(self, wait: float) -> None:
+        """Render the request for the tier, wait for its limiter, and set aside what it may spend."""
+        setup, index, member = self.setup, self.index, self.member
+        lapsed = self._lapsed()
+        if lapsed is not None:
+            setup.health.left(index)
+            self._move(Lapsed(lapsed))
+            return
+        rendered = None if setup.context is None else await self._render(setup.context)
+        if setup.context is not None and rendered is None:
+            self._unfit(CutReason.WINDOW)
+            return
+        rendered = rendered or Rendered(ctx=self.ctx)
+        trying = self.trying = Try(member, rendered.ctx, notes=rendered.notes)
+        if member.max_output_tokens is not None and trying.ctx.max_output_tokens is not None:
+            trying.lower(member.max_output_tokens, f"tier {member.id!r}")
+        limiter = setup.limits[index] if setup.limits else None
+        if limiter is not None:
+            asked = setup.clock.now()
+            await trying.admitted(limiter)
+            wait += setup.clock.now() - asked
+        if self.accounts and not member.chained:
+            lack = trying.reserve(self.accounts, rendered.input_tokens)
+            if lack is not None:
+                trying.leave(None, None, known=False)
+                self._unfit(lack)
+                return
+            self._tell.tell("budget.reserved", trying.reserved())
+        trying.wait = wait
+        trying.began = setup.clock.now()
+        setup.health.begun(index)
+        self._move(Ready())
+
+    def _unfit(self, reason: CutReason) -> None:
+        self.setup.health.left(self.index)
+        self._move(Unfit(reason))
+        self._select()
+
+    async def _render(self, context: Renderer) -> Rendered | None:
+        """The request for the tier at work; the same one for each of its tries."""
+        index, smaller = self.index, self._state.smaller
+        if self._rendered is not None and self._rendered[:2] == (index, smaller):
+            return self._rendered[2]
+        made = context(self.ctx, self.member, smaller=smaller)
+        rendered = made if type(made) is Rendered or not isawaitable(made) else await made
+        if rendered is not None:
+            self._rendered = (index, smaller, rendered)
+            if self._tell.heard:
+                report = {} if rendered.report is None else rendered.report.to_dict()
+                self._tell.tell("context.rendered", {"tier": self.member.id, **report})
+        return rendered
 
     def commit(self) -> None:
         """The first content is here: from now on nothing is tried again."""
         if self._state.phase is Phase.ATTEMPT:
             self._serves()
-            self._move(Content(self._seconds()))
+            self._move(Content(self.setup.clock.now() - self.trying.began))
 
     def take(self, item: Any) -> Event:
         """One event of the tier that is no plain text struct, as it goes on.
@@ -185,90 +204,151 @@ class ChainCall:
             ProtocolError: it breaks the contract.
         """
         event = to_event(item)
+        trying = self.trying
         if isinstance(event, Text):
             if not isinstance(event.text, str):
                 raise ProtocolError(f"text event: 'text' must be str, not {type(event.text).__name__}")
             if event.text:
+                trying.written += len(event.text)
                 self.commit()
             return event
-        event = self._fold.add(event)
+        event = trying.fold.add(event)
         if isinstance(event, Finish):
             return self._finished(event)
         if isinstance(event, Call):
+            trying.written += len(event.arguments or "")
             self.commit()
         else:
-            self._shown = not isinstance(event, Reset)
+            trying.shown = not isinstance(event, Reset)
+            if isinstance(event, Reasoning):
+                trying.written += len(event.text)
         return event
 
     def _finished(self, end: Finish) -> Finish:
-        if self._notes:
-            end = framed(msgspec.structs.replace(end, notes=(*self._notes, *end.notes)), end.raw)
+        changes: dict[str, Any] = {}
+        if self.trying.notes:
+            changes["notes"] = (*self.trying.notes, *end.notes)
         if end.finish == FinishReason.ERROR_POST and end.error is None:
-            end = framed(
-                msgspec.structs.replace(end, error=ProtocolError("the reply failed and said not why")), end.raw
-            )
-        self._serves()
-        self._enter(finish=end.finish, usage=end.usage, error=end.error)
+            changes["error"] = ProtocolError("the reply failed and said not why")
+        end = framed(msgspec.structs.replace(end, **changes), end.raw)
+        if self._state.phase is Phase.ATTEMPT:
+            self._serves()
+        record = self._enter(End(str(end.finish), end.usage, end.error))
         self.over = True
-        self._move(Ended(str(end.finish), self._seconds(), end.error))
-        return end
+        self._move(Ended(str(end.finish), record.seconds, end.error, end.usage, record.cost))
+        return tried(end, self.attempts)  # type: ignore[no-any-return]
 
     def fail(self, error: TierError) -> None:
-        """The try failed: decide what comes next."""
-        posted = self._state.phase is Phase.COMMITTED
-        finish = FinishReason.ERROR_POST.value if posted else None
-        self._enter(finish=finish, usage=error.usage, error=error)
-        luck = self.setup.clock.random()
-        self._move(Failed(error, self._seconds(), self._shown, luck))
+        """The try, or the wait before it, failed: decide what comes next."""
+        phase = self._state.phase
+        posted = phase is Phase.COMMITTED
+        over = self._timed_out(error)
+        # A stream that broke by itself is called broken, however little time was left.
+        late = None if posted and not over else self._lapsed(over)
+        failure = late or error
+        if late is not None:
+            late.usage = error.usage
+        cooled = None
+        if phase is Phase.ATTEMPT and late is None:
+            cooled = self.setup.health.failed(self.index, failure)
+        else:
+            self.setup.health.left(self.index)
+        self._decide(failure, late, cooled=cooled is not None)
+        if cooled is not None:
+            self._tell.tell("tier.cooled", {"tier": self.trying.member.id, "seconds": cooled})
         if posted:
             self.over = True
-            notes = (*self._notes, *self._fold.failed(error).notes)
-            self._due.append(Finish("error-post", error.usage, error=error, notes=notes))
+            notes = (*self.trying.notes, *self.trying.fold.failed(failure).notes)
+            end = Finish("error-post", failure.usage, error=failure, notes=notes)
+            self._due.append(tried(end, self.attempts))
         elif self._state.phase is Phase.SELECT:
             self._select()
 
+    def _timed_out(self, error: TierError) -> bool:
+        """Whether a failure says itself that the time for all tries is over."""
+        inner = self.trying.inner
+        if inner is not None:
+            return isinstance(error, ChainCut) and inner._until is not None and inner._until is self._until
+        return error.code == DEADLINE and error.status is None
+
+    def _decide(self, error: TierError, late: ChainCut | None, *, cooled: bool) -> None:
+        """Feed the failure to the policy, and enter it with what follows."""
+        phase, trying = self._state.phase, self.trying
+        if late is not None:
+            event: Happening = Lapsed(late, self._seconds())
+        else:
+            event = Failed(error, self._seconds(), trying.shown, self.setup.clock.random(), self.left(), cooled)
+        state, effects = step(self.setup.rules, self._state, event=event)
+        then = next((e.fields["next"] for e in effects if not isinstance(e, Forget) and "next" in e.fields), None)
+        if phase not in (Phase.ATTEMPT, Phase.COMMITTED):
+            trying.free()
+            trying.leave(None, None, known=False)
+        else:
+            finish = FinishReason.ERROR_POST.value if phase is Phase.COMMITTED else None
+            self._enter(End(finish, error.usage, error, then))
+        self._become(state, effects)
+
     def leave(self) -> None:
         """The caller is gone before the end: nothing more is tried."""
-        if self._state.phase in (Phase.SELECT, Phase.ATTEMPT, Phase.BACKOFF, Phase.COMMITTED):
+        phase = self._state.phase
+        if phase in (Phase.SELECT, Phase.PREPARE, Phase.ATTEMPT, Phase.BACKOFF, Phase.COMMITTED):
             self.over = True
-            if self._state.phase in (Phase.ATTEMPT, Phase.COMMITTED):
-                self._enter()
+            if phase is not Phase.SELECT:
+                self.setup.health.left(self.index)
+            if phase in (Phase.ATTEMPT, Phase.COMMITTED):
+                self.trying.stopped = True
+                self._enter(End())
+            elif phase is Phase.PREPARE:
+                self.trying.free()
+                self.trying.leave(None, None, known=False)
             self._move(Aborted())
 
     def _select(self) -> None:
         while self._state.phase is Phase.SELECT:
-            self._move(Go())
+            self._move(Go(self.setup.health.cooling()))
+        if self._state.phase is Phase.PREPARE:
+            self.index = self._state.todo[0]
+            self.member = self.setup.members[self.index]
+            self.setup.health.begun(self.index)
 
     def _serves(self) -> None:
         self.run.served = self.member.id
         self.run.start = self.index
+        if self.setup.health.good(self.index):
+            self._tell.tell("tier.recovered", {"tier": self.member.id})
 
     def _seconds(self) -> float:
-        return self.setup.clock.now() - self._began
+        return self.setup.clock.now() - self.trying.began
 
-    def _enter(self, **outcome: Any) -> None:
-        record = Attempt(tier=self.member.id, attempt=self._state.attempt, seconds=self._seconds(), **outcome)
+    def _lapsed(self, over: bool = False) -> ChainCut | None:
+        """What to raise once the time for all tries is `over`, or its end has come."""
+        if self._until is None or not (over or self.setup.clock.now() >= self._until[0]):
+            return None
+        reason = self._until[1]
+        return ChainCut(f"chain {self.setup.id!r}: {reason}: the time for all tries is over", reason)
+
+    def _enter(self, end: End) -> Attempt:
+        """Enter the try in the ledger, and settle what it spent."""
+        trying, state = self.trying, self._state
+        record = trying.record(end, state.attempt, seconds=self._seconds(), prices=self.setup.prices)
         self.run.attempts.append(record)
+        self.attempts += (record,)
         if record.error is not None:
             self._failures.append(record)
+        if self.accounts and not trying.member.chained:
+            spent = trying.settle(end, committed=state.phase is Phase.COMMITTED)
+            self._tell.tell("budget.settled", {"tier": record.tier, "usage": spent, "cost": record.cost})
+        trying.leave(end.error, end.usage, known=end.finish is not None or end.error is not None)
+        return record
 
     def _move(self, event: Happening) -> None:
-        self._state, effects = step(self.setup.rules, self._state, event=event)
+        self._become(*step(self.setup.rules, self._state, event=event))
+
+    def _become(self, state: State, effects: tuple[Effect, ...]) -> None:
+        self._state = state
+        heard = self._tell.heard
         for effect in effects:
             if isinstance(effect, Forget):
                 self._due.append(Reset(effect.attempt))
-            else:
-                self._report(effect)
-
-    def _report(self, report: Report) -> None:
-        self._seq += 1
-        fields = {"call": self._number, "seq": self._seq, **report.fields}
-        if "message" in fields:
-            fields["message"] = redact(fields["message"])
-        if report.loud:
-            _log.warning(
-                "chain %s: tier %s failed (%s), next: %s: %s",
-                *(self.setup.id, fields["tier"], fields["class"], fields["next"], fields["message"]),
-            )
-        if hooks.listening():
-            hooks.emit(hooks.ChainEvent(type=report.type, chain=self.setup.id, fields=fields))
+            elif heard or effect.loud:
+                self._tell.tell(effect.type, effect.fields, loud=effect.loud and self.trying.inner is None)

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
 
-from isthmus.chain.call import ChainCall, Setup, require
+from isthmus.chain.budget import Account, Budget, Spending
+from isthmus.chain.call import ChainCall
 from isthmus.chain.ledger import Attempt, Run
-from isthmus.chain.policy import Rules
-from isthmus.chain.tier import callable_as, members, name_of
-from isthmus.errors import ConfigError, ProtocolError
+from isthmus.chain.setup import Setup, require
+from isthmus.chain.tier import Member
+from isthmus.errors import ProtocolError, TierError
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, Finish, Reasoning, StepResult, Text
 from isthmus.models.fold import classify, close, iterate, uninvited
 from isthmus.models.normalise import to_step_result
-from isthmus.models.retry import Clock, RetryPolicy
-from isthmus.models.stream import EventStream, Watchdog
+from isthmus.models.stream import UNTIMED, EventStream, Watchdog
 
 _log = logging.getLogger("isthmus.chain")
-_RETRY = RetryPolicy()
-_CLOCK = Clock()
-_UNTIMED = Timeouts(connect=None, first_content=None, idle=None, total=None)
+_TIMEOUTS = Timeouts()
 
 
 class Chain:
@@ -53,6 +51,11 @@ class Chain:
         return tuple(member.adapter for member in self._setup.members)
 
     @property
+    def members(self) -> tuple[Member, ...]:
+        """The tiers with what is known of each."""
+        return self._setup.members
+
+    @property
     def window_tokens(self) -> int | None:
         """The smallest window of its tiers, in tokens; None where none is known."""
         return min((m.window_tokens for m in self._setup.members if m.window_tokens is not None), default=None)
@@ -78,6 +81,17 @@ class Chain:
         """Within a run: every try so far, in order."""
         return () if self._run is None else tuple(self._run.attempts)
 
+    @property
+    def budget(self) -> Budget | None:
+        """What a run may spend."""
+        return self._setup.budget
+
+    @property
+    def spent(self) -> Spending | None:
+        """Within a run that has a budget: what was spent so far."""
+        account = None if self._run is None else self._run.account
+        return None if account is None else account.spent
+
     def __repr__(self) -> str:
         return f"Chain(id={self.id!r}, tiers={[member.id for member in self._setup.members]!r})"
 
@@ -90,7 +104,7 @@ class Chain:
         Raises:
             InvalidRequestError: a tier cannot; names each tier and what it lacks.
         """
-        require(self.id, self._setup.members, wanted=needs)
+        require(self.id, self._setup.members, wanted=frozenset(needs))
 
     def stream(self, ctx: GenerateContext) -> EventStream:
         """The reply's events as they arrive, from the first tier that has any.
@@ -100,7 +114,7 @@ class Chain:
             InvalidRequestError: while iterating: the request is wrong, or asks for what a tier cannot do.
             RefusedError: while iterating: refused by content policy, unless `fallback_on_refused`.
         """
-        watch = Watchdog(_UNTIMED)
+        watch = Watchdog(UNTIMED)
         return EventStream(self._events(ctx, watch), watch)
 
     async def generate(self, ctx: GenerateContext) -> StepResult:
@@ -113,17 +127,32 @@ class Chain:
         """
         return await self.stream(ctx).result()
 
-    def _events(self, ctx: GenerateContext, watch: Watchdog) -> AsyncGenerator[Event, None]:
-        run = Run() if self._run is None else self._run
-        return _drive(ChainCall(self._setup, run, ctx=ctx), watch)
+    def _events(
+        self, ctx: GenerateContext, watch: Watchdog, outer: ChainCall | None = None
+    ) -> AsyncGenerator[Event, None]:
+        run = self._begun() if self._run is None else self._run
+        call = ChainCall(self._setup, run, ctx=ctx, outer=outer)
+        if outer is not None:
+            outer.trying.inner = call
+        return _drive(call, watch)
+
+    def _begun(self, *, scoped: bool = False) -> Run:
+        setup = self._setup
+        if setup.budget is None:
+            return Run(scoped=scoped)
+        return Run(scoped=scoped, account=Account(setup.budget, setup.prices, began=setup.clock.now()))
 
     @asynccontextmanager
     async def open_run(self) -> AsyncIterator[Chain]:
-        """A copy of the chain that remembers within one run: which tier served, and every try.
+        """A copy of the chain that remembers within one run: which tier served, every try, and what was spent.
 
-        After a fallback, later calls begin with the tier that served.
+        After a fallback, later calls begin with the tier that served. The budget is the run's: without a run each call
+        has it for itself. Of a copy that is in a run already, this is the same copy.
         """
-        run = Run(scoped=True)
+        if self._run is not None:
+            yield self
+            return
+        run = self._begun(scoped=True)
         try:
             yield Chain(self._setup, run)
         finally:
@@ -148,17 +177,20 @@ class Chain:
 
 async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None]:
     call.begin()
+    drain = call.drain()
+    measured = bool(call.accounts)
     try:
         while True:
             for event in call.due():
-                yield event
-            watch.restart(_UNTIMED)
-            if not await call.ready():
+                for shown in (event,) if drain is None else drain.take(event):
+                    yield shown
+            if call.over or not await _ready(call, watch):
                 return
             for event in call.due():
                 yield event
             inner: Any = None
             fresh = True
+            trying = call.trying
             try:
                 inner = await _open(call, watch)
                 async for event in inner:
@@ -166,9 +198,15 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None
                         if fresh and event.text:
                             fresh = False
                             call.commit()
-                        yield event
-                        continue
-                    yield call.take(event)
+                        if measured:
+                            trying.written += len(event.text)
+                        if drain is None:
+                            yield event
+                            continue
+                    else:
+                        event = call.take(event)
+                    for shown in (event,) if drain is None else drain.take(event):
+                        yield shown
                     if call.over:
                         break
                 else:
@@ -178,24 +216,44 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None
                 late = watch.overdue() or uninvited(error)
                 if late is None:
                     raise
-                call.fail(late)
+                _failed(call, late, late=True)
             except Exception as error:
-                call.fail(watch.overdue() or classify(error))
+                late = watch.overdue()
+                _failed(call, late or classify(error), late=late is not None)
             finally:
                 await close(inner)
     finally:
         call.leave()
 
 
+async def _ready(call: ChainCall, watch: Watchdog) -> bool:
+    """Wait until a try may begin; False when the call is over."""
+    while True:
+        watch.rest(call.left())
+        try:
+            return await call.ready()
+        except asyncio.CancelledError:
+            late = watch.overdue()
+            if late is None:
+                raise
+            call.fail(late)
+
+
+def _failed(call: ChainCall, error: TierError, *, late: bool) -> None:
+    if not call.over:
+        call.trying.stopped = late
+        call.fail(error)
+
+
 async def _open(call: ChainCall, watch: Watchdog) -> AsyncIterator[Any]:
     """Begin a try: one bare iterator, whatever the tier returns."""
-    ctx = call.request()
+    ctx = call.trying.ctx
     adapter = call.member.adapter
-    watch.restart(call.setup.timeouts or getattr(adapter, "timeouts", None) or Timeouts())
+    watch.restart(call.setup.timeouts or getattr(adapter, "timeouts", None) or _TIMEOUTS, call.left())
     target = await call.run.target(call.index, adapter)
     if isinstance(target, Chain):
         # It restarts the watchdog for each of its own tries.
-        return target._events(ctx, watch)
+        return target._events(ctx, watch, call)
     stream = getattr(target, "stream", None)
     source = EventStream.bare(stream(ctx)) if callable(stream) else _whole(target.generate, ctx)
     begun: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
@@ -229,64 +287,3 @@ async def _settle(inner: Any, call: ChainCall, watch: Watchdog) -> None:
             raise
     except Exception as error:
         _log.warning("chain: tier %s failed after its finish: %s", call.member.id, type(error).__name__)
-
-
-def define_chain(
-    *,
-    id: str,
-    tiers: Sequence[Any],
-    retry: RetryPolicy = _RETRY,
-    timeouts: Timeouts | None = None,
-    fallback_on_refused: bool = False,
-    sticky: str = "turn",
-    clock: Clock = _CLOCK,
-) -> Chain:
-    """Make one adapter of several.
-
-    Args:
-        id: the chain's name.
-        tiers: tiers, adapters or chains, in the order in which they are tried.
-        retry: how often a passing failure is tried again on the same tier, and after how long.
-        timeouts: how long to wait for each try, fresh each time; None leaves it to each tier's own `timeouts`, or to
-            the defaults. One that expires before content is a passing failure.
-        fallback_on_refused: whether another tier is asked after a refusal by content policy.
-        sticky: "turn": within a run, later calls begin with the tier that served; "none": always with the first.
-        clock: time, waiting and chance, for tests.
-
-    Raises:
-        AdapterError: a tier is no adapter.
-        ConfigError: no tiers, an empty or repeated id, a number that makes no sense; names the tier and the remedy.
-    """
-    if type(id) is not str or not id.strip():
-        raise ConfigError(f"give the chain a name, not {id!r}", where="define_chain", key="id")
-    where = f"chain {id!r}"
-    if sticky not in ("turn", "none"):
-        raise ConfigError(f"must be 'turn' or 'none', not {sticky!r}", where=where, key="sticky")
-    if isinstance(tiers, str) or not hasattr(tiers, "__iter__"):
-        raise ConfigError("must be a list of tiers: write [tier]", where=where, key="tiers")
-    found = members(tiers, where)
-    rules = Rules(
-        ids=tuple(each.id for each in found),
-        windows=tuple(each.window_tokens for each in found),
-        owns_retries=tuple(each.owns_retries for each in found),
-        retry=retry,
-        fallback_on_refused=fallback_on_refused,
-    )
-    setup = Setup(id=id, members=found, rules=rules, timeouts=timeouts, clock=clock, sticky=sticky == "turn")
-    return Chain(setup)
-
-
-def of(adapter: Any) -> Chain:
-    """Any adapter as a chain: a chain as it is, anything else as a chain of one with the default policies.
-
-    Args:
-        adapter: a chain, a tier, an adapter, a `Model`, or an object with `stream(ctx)` or `generate(ctx)`.
-
-    Raises:
-        AdapterError: it is no adapter.
-        ConfigError: a number of it makes no sense.
-    """
-    if isinstance(adapter, Chain):
-        return adapter
-    adapter = callable_as(adapter)
-    return define_chain(id=name_of(adapter), tiers=[adapter])

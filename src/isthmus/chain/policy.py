@@ -1,12 +1,15 @@
 """What a chain does next: a pure function from a state and an event to the next state and its effects.
 
-    SELECT    --Go------> ATTEMPT | EXHAUSTED
+    SELECT    --Go------> PREPARE | EXHAUSTED | FAILED
+    PREPARE   --Ready---> ATTEMPT
+    PREPARE   --Unfit---> SELECT                                 no room in the window, or too little budget
     ATTEMPT   --Content-> COMMITTED
     ATTEMPT   --Ended---> DONE                                   an empty reply
-    ATTEMPT   --Failed--> BACKOFF | SELECT | FAILED              by the error's class
-    BACKOFF   --Woke----> ATTEMPT                                same tier, same context
+    ATTEMPT   --Failed--> BACKOFF | PREPARE | SELECT | FAILED    by the error's class
+    BACKOFF   --Woke----> PREPARE                                same tier, same context
     COMMITTED --Ended---> DONE
     COMMITTED --Failed--> DONE                                   an "error-post" reply, never tried again
+    any       --Lapsed--> FAILED, or from COMMITTED: DONE        the time for all tries is over
     any       --Aborted-> ABORTED
 
 No clock, no chance, no I/O: the driver feeds them in.
@@ -17,12 +20,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from isthmus.errors import ErrorClass, TierError, is_hint
+from isthmus.chain.happenings import Aborted, Content, Ended, Failed, Go, Happening, Lapsed, Ready, Unfit, Woke
+from isthmus.errors import ChainCut, CutReason, ErrorClass, TierError, is_hint
 from isthmus.models.retry import RetryPolicy
 
 # Failures that another tier may hide and that somebody must mend.
@@ -33,6 +37,7 @@ class Phase(StrEnum):
     """Where a call of a chain stands."""
 
     SELECT = "select"
+    PREPARE = "prepare"
     ATTEMPT = "attempt"
     BACKOFF = "backoff"
     COMMITTED = "committed"
@@ -52,6 +57,7 @@ class Rules:
         owns_retries: whether a tier retries by itself and so gets one try.
         retry: the retry policy of each tier.
         fallback_on_refused: whether another tier is asked after a refusal.
+        renders: whether a request can be rendered smaller after an overflow.
     """
 
     ids: tuple[str, ...]
@@ -59,6 +65,7 @@ class Rules:
     owns_retries: tuple[bool, ...]
     retry: RetryPolicy
     fallback_on_refused: bool = False
+    renders: bool = False
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +80,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         shown: whether side events of a failed try are with the consumer.
         delay: in BACKOFF, the seconds to wait.
         error: the failure that counts: the last one, or the one to raise or to pass on.
-        failed_on: the tier that was given up last.
+        failed_on: the tier that was given up last, until another one is chosen.
+        smaller: whether the request is to be rendered smaller than the tier's window asks for.
+        lacking: why the first tier that could not be afforded was passed over.
+        forced: whether tiers are tried though they are to be left alone.
     """
 
     todo: tuple[int, ...]
@@ -85,44 +95,12 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     delay: float = 0.0
     error: TierError | None = None
     failed_on: int | None = None
+    smaller: bool = False
+    lacking: CutReason | None = None
+    forced: bool = False
 
 
-class Go(NamedTuple):
-    """Choose a tier."""
-
-
-class Content(NamedTuple):
-    """The first content of a try arrived, `seconds` after its start."""
-
-    seconds: float
-
-
-class Ended(NamedTuple):
-    """A try ended with its finish."""
-
-    finish: str
-    seconds: float
-    error: TierError | None = None
-
-
-class Failed(NamedTuple):
-    """A try failed; `shown` says whether side events of it were handed on, `luck` is the jitter's draw."""
-
-    error: TierError
-    seconds: float
-    shown: bool = False
-    luck: float = 0.0
-
-
-class Woke(NamedTuple):
-    """The wait is over."""
-
-
-class Aborted(NamedTuple):
-    """The caller gave up."""
-
-
-class Report(NamedTuple):
+class Report(msgspec.Struct, frozen=True):
     """Effect: tell the listeners; `loud` ones go to the log too."""
 
     type: str
@@ -130,13 +108,12 @@ class Report(NamedTuple):
     loud: bool = False
 
 
-class Forget(NamedTuple):
+class Forget(msgspec.Struct, frozen=True):
     """Effect: tell the consumer to drop the side events shown so far; `attempt` is the number of the try to come."""
 
     attempt: int
 
 
-Happening: TypeAlias = Go | Content | Ended | Failed | Woke | Aborted
 Effect: TypeAlias = Report | Forget
 Move: TypeAlias = tuple[State, tuple[Effect, ...]]
 
@@ -156,24 +133,58 @@ def step(rules: Rules, state: State, *, event: Happening) -> Move:
 def _select(rules: Rules, state: State, event: Go) -> Move:
     effects: list[Effect] = []
     todo = state.todo
-    while todo and not _fits(rules.windows[todo[0]], state.above):
-        effects.append(Report("tier.skipped", {"tier": rules.ids[todo[0]], "reason": "window"}))
+    cold: tuple[int, ...] = ()
+    while todo and (reason := _passed_over(rules, state, todo[0], event.cooling)) is not None:
+        effects.append(Report("tier.skipped", {"tier": rules.ids[todo[0]], "reason": reason}))
+        cold = (*cold, todo[0]) if reason == "cooling" else cold
         todo = todo[1:]
+    if not todo and cold and not state.tries:
+        # All are cooling: better a tier that may fail than a call that must.
+        todo, state = cold, replace(state, forced=True)
+        effects.append(Report("tier.forced", {"tier": rules.ids[todo[0]]}))
     if not todo:
-        effects.append(Report("chain.exhausted", {"attempts": state.tries}))
-        return replace(state, phase=Phase.EXHAUSTED, todo=()), tuple(effects)
+        return _nothing_left(replace(state, todo=()), effects)
     tier = rules.ids[todo[0]]
     if state.failed_on is not None:
-        effects.append(Report("tier.fallback", {"from": rules.ids[state.failed_on], "to": tier}))
+        effects.append(Report("tier.fallback", {"origin": rules.ids[state.failed_on], "tier": tier}))
     effects.append(Report("tier.selected", {"tier": tier}))
-    return _begin(rules, replace(state, todo=todo, attempt=0), effects)
+    chosen = replace(state, phase=Phase.PREPARE, todo=todo, attempt=0, smaller=False, failed_on=None)
+    return chosen, tuple(effects)
+
+
+def _passed_over(rules: Rules, state: State, tier: int, cooling: frozenset[int]) -> str | None:
+    if not _fits(rules.windows[tier], state.above):
+        return str(CutReason.WINDOW)
+    return "cooling" if tier in cooling and not state.forced else None
+
+
+def _nothing_left(state: State, effects: list[Effect]) -> Move:
+    reason = state.lacking
+    if reason is None or (reason is CutReason.WINDOW and state.tries):
+        effects.append(Report("chain.exhausted", {"attempts": state.tries}))
+        return replace(state, phase=Phase.EXHAUSTED), tuple(effects)
+    if reason is CutReason.WINDOW:
+        error = ChainCut("the prompt fits the window of no tier: shorten it, or add a tier with a larger one", reason)
+    else:
+        error = ChainCut(f"{reason}: what is left is too little for another try: raise the budget", reason)
+        effects.append(Report("budget.exceeded", {"reason": str(reason)}))
+    effects.append(_given_up(state, error))
+    return replace(state, phase=Phase.FAILED, error=error), tuple(effects)
+
+
+def _given_up(state: State, error: TierError) -> Report:
+    fields = {"error_class": str(error.error_class), "attempts": state.tries}
+    if isinstance(error, ChainCut):
+        fields["reason"] = str(error.reason)
+    return Report("chain.failed", fields)
 
 
 def _fits(window: int | None, above: int | None) -> bool:
     return window is None or above is None or window > above
 
 
-def _begin(rules: Rules, state: State, effects: list[Effect]) -> Move:
+def _ready(rules: Rules, state: State, event: Ready) -> Move:
+    effects: list[Effect] = []
     tries = state.tries + 1
     if state.shown:
         effects.append(Forget(tries))
@@ -182,42 +193,74 @@ def _begin(rules: Rules, state: State, effects: list[Effect]) -> Move:
     return replace(state, phase=Phase.ATTEMPT, attempt=attempt, tries=tries, shown=False), tuple(effects)
 
 
+def _unfit(rules: Rules, state: State, event: Unfit) -> Move:
+    report = Report("tier.skipped", {"tier": rules.ids[state.todo[0]], "reason": str(event.reason)})
+    # Too little budget says more than too small a window: only the caller can raise it.
+    first = event.reason if state.lacking in (None, CutReason.WINDOW) else state.lacking
+    above = state.above
+    if event.reason is CutReason.WINDOW:
+        above = _wider(above, rules.windows[state.todo[0]])
+    passed = replace(state, phase=Phase.SELECT, todo=state.todo[1:], lacking=first, above=above)
+    return replace(passed, failed_on=state.todo[0] if state.smaller else None), (report,)
+
+
+def _wider(above: int | None, window: int | None) -> int | None:
+    return max((size for size in (above, window) if size is not None), default=None)
+
+
 def _content(rules: Rules, state: State, event: Content) -> Move:
-    report = Report("attempt.committed", {**_try(rules, state), "seconds": event.seconds})
-    return replace(state, phase=Phase.COMMITTED), (report,)
+    fields = {"tier": rules.ids[state.todo[0]], "attempt": state.attempt, "seconds": event.seconds}
+    return replace(state, phase=Phase.COMMITTED), (Report("attempt.committed", fields),)
 
 
 def _ended(rules: Rules, state: State, event: Ended) -> Move:
-    fields = {**_try(rules, state), "finish": event.finish, "seconds": event.seconds}
+    tier = rules.ids[state.todo[0]]
+    fields: dict[str, Any] = {"tier": tier, "attempt": state.attempt, "finish": event.finish}
+    fields.update(seconds=event.seconds, usage=event.usage, cost=event.cost)
     if state.phase is Phase.ATTEMPT:
         fields["empty"] = True
-    over = Report("chain.finished", {"tier": rules.ids[state.todo[0]], "finish": event.finish, "attempts": state.tries})
+    over = Report("chain.finished", {"tier": tier, "finish": event.finish, "attempts": state.tries})
     return replace(state, phase=Phase.DONE, error=event.error), (Report("attempt.finished", fields), over)
 
 
 def _failed(rules: Rules, state: State, event: Failed) -> Move:
     error, tier = event.error, state.todo[0]
     state = replace(state, error=error, shown=state.shown or event.shown)
-    if error.error_class == ErrorClass.INVALID or (
-        error.error_class == ErrorClass.REFUSED and not rules.fallback_on_refused
-    ):
-        over = Report("chain.failed", {"class": str(error.error_class), "attempts": state.tries})
-        return replace(state, phase=Phase.FAILED), (_failure(rules, state, event, "stop"), over)
+    if _ends(error, rules):
+        effects = (_failure(rules, state, event, "stop"), _given_up(state, error))
+        return replace(state, phase=Phase.FAILED), effects
     delay = None
-    if not rules.owns_retries[tier]:
+    if not rules.owns_retries[tier] and not (event.cooled and len(state.todo) > 1):
         delay = rules.retry.after(error, state.attempt, rng=lambda: event.luck)
-    if delay is not None:
-        source = "hint" if is_hint(error.retry_after) else "backoff"
-        wait = Report("retry.scheduled", {**_try(rules, state), "delay": delay, "source": source})
-        effects: tuple[Effect, ...] = (_failure(rules, state, event, "retry"), wait)
-        if state.shown:
-            effects = (*effects, Forget(state.tries + 1))
-        return replace(state, phase=Phase.BACKOFF, delay=delay, shown=False), effects
+    if delay is not None and (event.left is None or delay < event.left):
+        return _retry(rules, state, event, delay=delay)
     above = state.above
     if error.error_class == ErrorClass.OVERFLOW:
-        above = max((w for w in (above, rules.windows[tier]) if w is not None), default=None)
+        if rules.renders and not state.smaller:
+            again = replace(state, phase=Phase.PREPARE, smaller=True)
+            return again, (_failure(rules, state, event, "rerender"),)
+        above = _wider(above, rules.windows[tier])
     given_up = replace(state, phase=Phase.SELECT, todo=state.todo[1:], above=above, failed_on=tier)
+    if isinstance(error, ChainCut) and state.lacking is None:
+        # A chain among the tiers came to the end of a budget: its own, or this one's.
+        given_up = replace(given_up, lacking=error.reason)
     return given_up, (_failure(rules, state, event, "fallback"),)
+
+
+def _ends(error: TierError, rules: Rules) -> bool:
+    """Whether no other tier would mend it."""
+    if error.error_class == ErrorClass.INVALID:
+        return not getattr(error, "for_this_tier", False)
+    return error.error_class == ErrorClass.REFUSED and not rules.fallback_on_refused
+
+
+def _retry(rules: Rules, state: State, event: Failed, *, delay: float) -> Move:
+    source = "hint" if is_hint(event.error.retry_after) else "backoff"
+    wait = Report("retry.scheduled", {**_try(rules, state), "seconds": delay, "source": source})
+    effects: tuple[Effect, ...] = (_failure(rules, state, event, "retry"), wait)
+    if state.shown:
+        effects = (*effects, Forget(state.tries + 1))
+    return replace(state, phase=Phase.BACKOFF, delay=delay, shown=False), effects
 
 
 def _passed_on(rules: Rules, state: State, event: Failed) -> Move:
@@ -228,7 +271,21 @@ def _passed_on(rules: Rules, state: State, event: Failed) -> Move:
 
 def _woke(rules: Rules, state: State, event: Woke) -> Move:
     report = Report("retry.started", {"tier": rules.ids[state.todo[0]], "attempt": state.attempt + 1})
-    return _begin(rules, state, [report])
+    return replace(state, phase=Phase.PREPARE), (report,)
+
+
+def _lapsed(rules: Rules, state: State, event: Lapsed) -> Move:
+    error = event.error
+    committed = state.phase is Phase.COMMITTED
+    effects: list[Effect] = []
+    if committed or state.phase is Phase.ATTEMPT:
+        failure = Failed(error, event.seconds)
+        effects.append(_failure(rules, state, failure, "passthrough" if committed else "stop"))
+    if error.reason is not CutReason.DEADLINE:
+        effects.append(Report("budget.exceeded", {"reason": str(error.reason)}))
+    content = "post" if committed else "pre"
+    effects.append(Report("chain.deadline", {"reason": str(error.reason), "content": content, "attempts": state.tries}))
+    return replace(state, phase=Phase.DONE if committed else Phase.FAILED, error=error), tuple(effects)
 
 
 def _aborted(rules: Rules, state: State, event: Aborted) -> Move:
@@ -247,7 +304,7 @@ def _failure(rules: Rules, state: State, event: Failed, then: str) -> Report:
     error = event.error
     fields = {
         **_try(rules, state),
-        "class": str(error.error_class),
+        "error_class": str(error.error_class),
         "status": error.status,
         "message": error.message,
         "seconds": event.seconds,
@@ -257,13 +314,17 @@ def _failure(rules: Rules, state: State, event: Failed, then: str) -> Report:
     return Report("attempt.failed", fields, error.error_class in _LOUD)
 
 
+_OPEN = (Phase.SELECT, Phase.PREPARE, Phase.ATTEMPT, Phase.BACKOFF, Phase.COMMITTED)
 _TABLE: dict[tuple[Phase, type[Any]], Callable[[Rules, State, Any], Move]] = {
     (Phase.SELECT, Go): _select,
+    (Phase.PREPARE, Ready): _ready,
+    (Phase.PREPARE, Unfit): _unfit,
     (Phase.ATTEMPT, Content): _content,
     (Phase.ATTEMPT, Ended): _ended,
     (Phase.ATTEMPT, Failed): _failed,
     (Phase.BACKOFF, Woke): _woke,
     (Phase.COMMITTED, Ended): _ended,
     (Phase.COMMITTED, Failed): _passed_on,
-    **{(phase, Aborted): _aborted for phase in (Phase.SELECT, Phase.ATTEMPT, Phase.BACKOFF, Phase.COMMITTED)},
+    **{(phase, Lapsed): _lapsed for phase in _OPEN},
+    **{(phase, Aborted): _aborted for phase in _OPEN},
 }

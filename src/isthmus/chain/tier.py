@@ -67,6 +67,10 @@ class Member:
     max_output_tokens: int | None
     supports: frozenset[str]
     owns_retries: bool
+    chained: bool = False
+    """Whether it is a chain, whose own tries are what counts."""
+    provider: str = ""
+    model: str = ""
 
 
 def callable_as(thing: Any) -> Any:
@@ -112,14 +116,26 @@ def member(thing: Any, place: str) -> Member:
             where=where,
             key="max_output_tokens",
         )
+    provider, model = _names(adapter, name)
     return Member(
         adapter=adapter,
+        provider=provider,
+        model=model,
         id=name,
         window_tokens=window,
         max_output_tokens=ceiling,
         supports=frozenset(getattr(adapter, "supports", None) or ()),
         owns_retries=bool(getattr(adapter, "handles_retries", False)),
     )
+
+
+def _names(adapter: Any, name: str) -> tuple[str, str]:
+    """The provider and the model of an adapter, as far as it, or its id, says."""
+    provider, mark, model = name.partition(":")
+    own = getattr(adapter, "model", None)
+    if isinstance(own, str) and own:
+        return str(getattr(adapter, "provider", None) or ""), own
+    return (provider, model) if mark else ("", name)
 
 
 def _tokens(adapter: Any, name: str, where: str) -> int | None:

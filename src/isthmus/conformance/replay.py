@@ -18,6 +18,9 @@ from isthmus.models.normalise import to_event, to_step_result
 from isthmus.sync import run_sync
 from isthmus.transport.recording import RecordingTransport
 
+# Some providers have no address of their own; nothing is sent anywhere.
+_NOWHERE = "http://replayed.invalid"
+
 _ASKED = GenerateContext(messages=({"role": "user", "content": "replayed"},))
 
 
@@ -42,6 +45,7 @@ def replay(path: str | os.PathLike[str], *, adapter: str | None = None, split: i
         adapter or _provider(str(request.get("path", "")), asked, folder),
         model=str(asked.get("model") or "replayed"),
         api_key="replayed",
+        base_url=_NOWHERE,
         transport=RecordingTransport(folder, split=split),
     )
     streamed = meta.get("stream") is True or asked.get("stream") is True

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 from isthmus.console.terminal import say, write, write_json
-from isthmus.models.events import Call, CallDelta, Event, Reasoning, Text, Usage, event_to_dict
+from isthmus.models.events import Call, CallDelta, Event, Marker, Reasoning, Text, Usage, event_to_dict
 from isthmus.models.executor import ToolResult
 from isthmus.models.jsontext import dumps
 from isthmus.secret import redact
@@ -140,6 +140,8 @@ class Display:
             say(f"[{event.tool} {event.arguments or ''}]")
         elif isinstance(event, ToolResult):
             say(f"[{event.tool}: {redact(event.text)}]")
+        elif isinstance(event, Marker):
+            say(f"[{event.name}: {redact(event.text)}]")
 
     def end(self, ending: Ending, model: str) -> None:
         """Show how it ended."""

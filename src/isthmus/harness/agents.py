@@ -38,7 +38,7 @@ class DefaultAgent:
         max_output_tokens: ceiling of each reply; None leaves it to the adapter's own.
         output: the form that the answer must take: a type, a JSON Schema or an `OutputSchema`; None leaves it to the
             prompts: that of the input first, then that of the instructions; without any, text.
-        limits: what ends a run that does not end by itself.
+        limits: what ends a run that does not end by itself; a chain's own budget lowers them.
         owns_model: whether `aclose` closes the model.
 
     Raises:
@@ -67,10 +67,10 @@ class DefaultAgent:
             kind = type(instructions).__name__
             raise TypeError(f"instructions must be text or a PromptSpec(template, values), not {kind}")
         self._instructions = instructions
-        self._limits = limits or Limits()
         form = resolve_output_schema(output)
         self._request = GenerateContext(max_output_tokens=max_output_tokens, output=form)
         self._chain = of(model)
+        self._limits = (limits or Limits()).within(self._chain.budget)
         self._owns_model = owns_model
         if self.tools.tools:
             self._chain.check({"tools"})

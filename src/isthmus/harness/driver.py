@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -112,6 +112,8 @@ class Run:
         state: where the machine stands.
         effects: what it wants done.
         context: what tools are told.
+        active: what is called: the run's own copy of a chain.
+        before: how many tries that had made before.
     """
 
     state: LoopState
@@ -123,6 +125,9 @@ class Run:
     results: tuple[ToolResult, ...] = ()
     started: frozenset[str] = frozenset()
     closing: bool = False
+    concluded: bool = False
+    active: Any = None
+    before: int = 0
 
     def next(self) -> Effect | None:
         """The next effect to carry out; None once the run is over."""
@@ -157,6 +162,26 @@ class Run:
             self.report(Failed(failure))
         else:
             self.report(Replied(step, passage.shown(step), tier))
+
+    def conclude(self) -> None:
+        """Enter the tries in the outcome, and tell the listeners; once."""
+        outcome = self.outcome
+        if outcome is None or self.concluded:
+            return
+        self.concluded = True
+        self.outcome = outcome = replace(outcome, attempts=getattr(self.active, "attempts", ())[self.before :])
+        hooks.emit(
+            hooks.TurnEnded(
+                agent=self.context.agent_name or "",
+                run_id=self.context.run_id or "",
+                outcome=outcome.outcome,
+                reason=outcome.reason,
+                steps=outcome.steps,
+                tier=outcome.tier,
+                usage=outcome.usage,
+                cost=outcome.cost,
+            )
+        )
 
     async def carry_out(self, effect: Effect) -> AsyncGenerator[AgentEvent, None]:
         """The events of an effect other than a model call; a batch of calls is reported at its end."""
@@ -205,6 +230,7 @@ async def _drive(run: Run, model: Any, watch: Watchdog) -> AsyncGenerator[AgentE
     watch.start(loop)
     try:
         async with model.open_run() as active:
+            run.active, run.before = active, len(getattr(active, "attempts", ()))
             while not run.closing and (effect := run.next()) is not None:
                 watch.task = asyncio.current_task(loop)
                 if not isinstance(effect, CallModel):
@@ -236,6 +262,7 @@ async def _drive(run: Run, model: Any, watch: Watchdog) -> AsyncGenerator[AgentE
     finally:
         watch.stop()
         run.stop(sys.exception())
+        run.conclude()
     if run.outcome is not None:
         _raise_failure(run.outcome)
 
@@ -309,6 +336,7 @@ class RunStream:
             pause = min(pause * 2 + 0.001, _IMPATIENT)
         await self._events.aclose()
         run.stop()
+        run.conclude()
 
     async def result(self) -> RunResult:
         """Read to the end and return the result; what was already read counts. A cut run returns too.

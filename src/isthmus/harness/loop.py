@@ -58,6 +58,7 @@ class LoopState:
         open_text: a text that is being continued and is not in the transcript yet.
         paused_text: the text of this answer that is in the transcript, because the model paused.
         calls: the calls that are being run.
+        called: how many calls were handed on to be run.
         used: how often each tool has run.
         text: the text of the last reply, as it was shown.
         spent: the tokens.
@@ -79,6 +80,7 @@ class LoopState:
     open_text: str = ""
     paused_text: str = ""
     calls: tuple[Call, ...] = ()
+    called: int = 0
     used: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     text: str = ""
     spent: Spent = field(default_factory=Spent)
@@ -224,6 +226,12 @@ def _broke(state: LoopState, step: StepResult, shown: str) -> Next:
 def _called(state: LoopState, step: StepResult, shown: str) -> Next:
     text = _answer(state, shown)
     state = replace(_committed(state, step, shown), text=text)
+    most = state.limits.max_calls
+    if most is not None and state.called + len(state.calls) > most:
+        detail = f"max_calls={most}: {state.called} are used, and {len(state.calls)} more were asked for: none was run"
+        state = _answered(state, {}, NOT_EXECUTED)
+        return _end(state, "cut", reason=CutReason.BUDGET_CALLS, text=text, detail=detail)
+    state = replace(state, called=state.called + len(state.calls))
     policy = state.tools
     if state.rounds >= policy.max_tool_round_trips:
         policy = replace(policy, tools=(), tool_choice="auto", tool_call_limits=None)
@@ -269,7 +277,7 @@ def _failed(state: LoopState, report: Failed) -> Next:
     cut = _cut_reason(error) or (CutReason.STREAM_ERROR if text else None)
     state = _committed(_answered(state, {}, UNKNOWN), StepResult(), "")
     if cut is not None:
-        return _end(state, "cut", reason=cut, text=text, error=error)
+        return _end(state, "cut", reason=cut, text=text, error=error, detail=str(error))
     return _end(state, "failed", reason=_failure_reason(error), error=error)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from msgspec import to_builtins
 
+from isthmus.chain.ledger import Attempt, total_cost
 from isthmus.errors import TierError
 from isthmus.models.events import Note, Usage
 from isthmus.models.internal import public_messages
@@ -33,6 +35,7 @@ class Outcome:
         detail: one sentence for a person, where the reason alone does not say what to do.
         final_output: what the answer holds: the validated value of a structured one, None where there is none; else the
             text.
+        attempts: every try of every model call, failed ones too.
     """
 
     outcome: str
@@ -48,6 +51,12 @@ class Outcome:
     error: Exception | None = None
     detail: str = ""
     final_output: Any = None
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def cost(self) -> Decimal | None:
+        """What the tries cost together; None where the price of one is unknown, or no prices were given."""
+        return total_cost(self.attempts)
 
     def to_dict(self, *, include_internal: bool = False) -> dict[str, Any]:
         """All fields as plain JSON values.
@@ -72,6 +81,8 @@ class Outcome:
             "notes": [{"code": str(note.code), "detail": note.detail} for note in self.notes],
             "error": None if error is None else error.to_dict(),
             "detail": self.detail,
+            "attempts": [attempt.to_dict() for attempt in self.attempts],
+            "cost": None if self.cost is None else str(self.cost),
         }
 
 
@@ -102,6 +113,11 @@ class RunResult:
     def usage(self) -> Usage | None:
         """The tokens of all steps together."""
         return self.outcome.usage
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Every try of every model call, failed ones too."""
+        return self.outcome.attempts
 
     def to_dict(self, *, include_internal: bool = False) -> dict[str, Any]:
         """The outcome as plain JSON values, with the answer under `final_output`.

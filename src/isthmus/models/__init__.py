@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus.errors import ModelBehaviorError, ModelsException, RunErrorDetails
     from isthmus.models.accessors import UsageTotals, get_reasoning_phase, get_usage_totals
+    from isthmus.models.adaptive import AdaptiveConcurrencyLimiter
     from isthmus.models.cancellation import CancellationToken
     from isthmus.models.config import Config
     from isthmus.models.contract import GenerateContext, ToolSpec
@@ -103,6 +104,7 @@ _PLACES = {
     "ChatCompletionsOutputAdapter": "outputs",
     "Choice": "responses",
     "ChoiceLogprobs": "responses",
+    "AdaptiveConcurrencyLimiter": "adaptive",
     "CompositeRateLimiter": "limits",
     "ConcurrentRequestLimiter": "limits",
     "Config": "config",
@@ -206,6 +208,7 @@ __all__ = [
     "DEFAULT_RETRY_STATUS_CODES",
     "ESCAPE_SEQUENCE_RETRY_MESSAGE",
     "SCHEMA_NORMALIZATION_ERROR",
+    "AdaptiveConcurrencyLimiter",
     "AudioContent",
     "CallContent",
     "CancellationToken",

@@ -102,10 +102,17 @@ def apply_thinking(
     if caps.thinking_disable:
         kwargs["thinking"] = {"type": "disabled"}
         return kwargs
+    lowered(model)
+    return _at(kwargs, "low")
+
+
+def lowered(model: str) -> str:
+    """What is said of an effort of off that is sent as low; logged once a model."""
+    said = f"effort 'off' became 'low': {model or 'the model'} cannot stop thinking"
     if model not in _lowered:
         _lowered.add(model)
-        _log.info("%s cannot stop thinking: effort off is sent as low", model or "the model")
-    return _at(kwargs, "low")
+        _log.info("%s", said)
+    return said
 
 
 def _at(kwargs: dict[str, Any], level: str) -> dict[str, Any]:

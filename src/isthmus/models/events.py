@@ -53,6 +53,7 @@ class NoteCode(StrEnum):
     METADATA = "metadata"
     OUTPUT_STRATEGY = "output-strategy"
     OUTPUT_REPAIRED = "output-repaired"
+    MARKER_DISCARDED = "marker-discarded"
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -83,6 +84,25 @@ class _RawSlot:
 
 set_raw = _RawSlot._raw.__set__  # type: ignore[attr-defined]
 """Gives an event just made the frame that it came from."""
+
+
+class _AttemptsSlot:
+    """Holds the tries behind a result of a chain, hidden like the frame."""
+
+    __slots__ = ("_attempts",)
+
+    @property
+    def attempts(self) -> tuple[Any, ...]:
+        """Every try that a chain made for it, failed ones too (`isthmus.chain.Attempt`); () outside of chains."""
+        try:
+            return self._attempts  # type: ignore[attr-defined,no-any-return]
+        except AttributeError:
+            return ()
+
+
+class _BothSlots(_RawSlot):
+    __slots__ = ("_attempts",)
+    attempts: property = _AttemptsSlot.attempts  # type: ignore[assignment]
 
 
 class Text(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="text"):
@@ -257,7 +277,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
-class Finish(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="finish"):
+class Finish(msgspec.Struct, _BothSlots, frozen=True, tag_field="type", tag="finish"):
     """The one terminal event.
 
     Args:
@@ -267,6 +287,7 @@ class Finish(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="finis
         error: with "error-post" only: the classified failure.
         native: the reply's own native form, where the neutral one would lose something.
         notes: what was changed on the way.
+        content: the whole content as the model wrote it, where a chain took markers out of what it handed on; else ().
     """
 
     type: ClassVar[str] = "finish"
@@ -276,6 +297,7 @@ class Finish(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="finis
     error: TierError | None = None
     native: Native | None = None
     notes: tuple[Note, ...] = ()
+    content: tuple[Text | Call, ...] = ()
 
 
 ModelEvent: TypeAlias = Text | Call
@@ -292,7 +314,14 @@ def framed(event: Any, frame: Frame | None) -> Any:
     return event
 
 
-class StepResult(msgspec.Struct, frozen=True):
+def tried(thing: Any, attempts: tuple[Any, ...]) -> Any:
+    """The same finish or result, with the tries behind it as its `attempts`."""
+    if attempts:
+        type(thing)._attempts.__set__(thing, attempts)
+    return thing
+
+
+class StepResult(msgspec.Struct, _AttemptsSlot, frozen=True):
     """One reply, whole.
 
     Args:

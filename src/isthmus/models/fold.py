@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from inspect import isawaitable
 from typing import Any
 
-from isthmus.errors import ProtocolError, TierError, UnclassifiedError, chain_of_causes, tier_error
+import msgspec
+
+from isthmus.errors import ProtocolError, TierError, UnclassifiedError, tier_error
 from isthmus.models.contract import TextCallback
 from isthmus.models.events import (
     EVENT_TYPES,
@@ -22,6 +24,7 @@ from isthmus.models.events import (
     StepResult,
     Text,
     framed,
+    tried,
 )
 from isthmus.models.normalise import identified, settle, to_event, to_finish
 from isthmus.secret import redact
@@ -45,6 +48,16 @@ def classify(error: BaseException) -> TierError:
     failure = UnclassifiedError(redact(said(error)))
     failure.__cause__ = error
     return failure
+
+
+def chain_of_causes(error: BaseException, depth: int = 8) -> Iterable[BaseException]:
+    """The error, its cause or context, and so on, at most `depth` of them."""
+    seen: BaseException | None = error
+    for _ in range(depth):
+        if seen is None:
+            return
+        yield seen
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
 
 
 def uninvited(error: asyncio.CancelledError) -> UnclassifiedError | None:
@@ -132,13 +145,16 @@ class Fold:
     def _finished(self, event: Finish) -> Finish:
         self._flush()
         event = to_finish(event)
+        if event.content:
+            # A chain took markers out of the text; what the model wrote is what is kept.
+            self._events = list(event.content)
         if event.finish == FinishReason.ERROR_POST and not self._events:
             # Nothing was said yet: a failure like any other, which may be tried again.
             raise event.error or ProtocolError("finish 'error-post' without content and without an error")
         finish, notes = settle(event.finish, tuple(self._events), notes=(*self._notes, *event.notes))
         if finish != event.finish or notes != event.notes:
-            settled = Finish(finish, event.usage, event.raw_reason, event.error, event.native, notes)
-            event = framed(settled, event.raw)
+            settled = msgspec.structs.replace(event, finish=finish, notes=notes)
+            event = tried(framed(settled, event.raw), event.attempts)
         self.finish = event
         return event
 
@@ -158,7 +174,7 @@ class Fold:
         if end is None:
             raise ProtocolError("the stream ended without a finish")
         native = (*self._native, end.native) if end.native is not None else tuple(self._native)
-        return StepResult(
+        whole = StepResult(
             events=tuple(self._events),
             finish=end.finish,
             raw_reason=end.raw_reason,
@@ -168,6 +184,7 @@ class Fold:
             notes=end.notes,
             error=end.error,
         )
+        return tried(whole, end.attempts)  # type: ignore[no-any-return]
 
     def failed(self, error: TierError) -> StepResult:
         """What had arrived, as an "error-post" reply."""

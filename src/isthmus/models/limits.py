@@ -29,7 +29,7 @@ _BLOCKS_AT = 70
 class RateLimiter(ABC):
     """Lets a call begin when it may: `async with limiter:` around the call, `record_usage` inside.
 
-    Write `acquire`; `release` and `record_usage` where there is something to give back or to count.
+    Write `acquire`; `release`, `record_usage` and `record_outcome` where there is something to give back or to learn.
     """
 
     @abstractmethod
@@ -42,6 +42,9 @@ class RateLimiter(ABC):
     def record_usage(self, tokens: int) -> None:  # noqa: B027
         """Say how many tokens a call has spent, prompt and output together."""
 
+    def record_outcome(self, error: Exception | None) -> None:  # noqa: B027
+        """Say how a call ended, before its `release`: with an error, or None where it succeeded."""
+
     async def __aenter__(self) -> Self:
         await self.acquire()
         return self
@@ -49,6 +52,8 @@ class RateLimiter(ABC):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None or isinstance(error, Exception):
+            self.record_outcome(error)
         self.release()
 
     def __copy__(self) -> Self:
@@ -220,6 +225,11 @@ class CompositeRateLimiter(RateLimiter):
         """Tell all of them."""
         for limiter in self._limiters:
             limiter.record_usage(tokens)
+
+    def record_outcome(self, error: Exception | None) -> None:
+        """Tell all of them."""
+        for limiter in self._limiters:
+            limiter.record_outcome(error)
 
 
 async def limited(

@@ -200,7 +200,8 @@ def _error(value: Any) -> TierError | None:
 
 
 def _finish(value: Mapping[str, Any]) -> Finish:
-    return to_finish(Finish(**{"finish": None, **_fields(value, Finish.__struct_fields__, "finish event")}))
+    names = tuple(name for name in Finish.__struct_fields__ if name != "content")
+    return to_finish(Finish(**{"finish": None, **_fields(value, names, "finish event")}))
 
 
 def to_finish(event: Finish) -> Finish:
@@ -214,7 +215,7 @@ def to_finish(event: Finish) -> Finish:
     same = usage is event.usage and native is event.native and error is event.error
     if same and type(event.notes) is tuple and reason == event.finish:
         return event
-    made = Finish(reason, usage, event.raw_reason, error, native, _notes(event.notes))
+    made = Finish(reason, usage, event.raw_reason, error, native, _notes(event.notes), event.content)
     return framed(made, event.raw)  # type: ignore[no-any-return]
 
 

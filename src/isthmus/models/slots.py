@@ -26,11 +26,17 @@ class Slots:
         self._lock = threading.RLock()
         self._waiting: deque[tuple[AbstractEventLoop, Future[None]]] = deque()
 
+    def take_free(self) -> bool:
+        """Take a place that nobody waits for, if there is one; whether there was."""
+        with self._lock:
+            free = self._free > 0 and not self._waiting
+            self._free -= free
+            return free
+
     async def take(self) -> None:
         """Wait for a place."""
         with self._lock:
-            if self._free and not self._waiting:
-                self._free -= 1
+            if self.take_free():
                 return
             loop = get_running_loop()
             mine = (loop, loop.create_future())

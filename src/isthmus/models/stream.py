@@ -24,8 +24,12 @@ if sys.version_info >= (3, 12):
 else:
     _running_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
+UNTIMED = Timeouts(connect=None, first_content=None, idle=None, total=None)
+"""Waits for ever."""
 _IMPATIENT = 0.05
 _TIMEOUTS = Timeouts()
+DEADLINE = "deadline"
+"""The code of a time-out that no other try would mend."""
 _CLOSED = "the stream was closed before its finish"
 
 
@@ -45,6 +49,7 @@ class Watchdog:
         "_pump",
         "_started",
         "_timeouts",
+        "_until",
         "closing",
         "since",
         "task",
@@ -56,6 +61,7 @@ class Watchdog:
         self._handle: asyncio.TimerHandle | None = None
         self._pump: Callable[[], AsyncGenerator[Any, None] | None] = _nothing
         self._started = 0.0
+        self._until: float | None = None
         self._home: asyncio.Task[Any] | None = None
         self._baseline = 0
         self._hit: str | None = None
@@ -75,10 +81,21 @@ class Watchdog:
         self._baseline = self.task.cancelling() if self.task is not None else 0
         self._arm(self._limit())
 
-    def restart(self, timeouts: Timeouts) -> None:
-        """Time something new from now on: another try within the same stream, or, without limits, nothing."""
+    def rest(self, left: float | None = None) -> None:
+        """Time nothing but what is left for all of it, in seconds, until the next `restart`."""
+        if left is not None or self._handle is not None or self._timeouts is not UNTIMED:
+            self.restart(UNTIMED, left)
+
+    def restart(self, timeouts: Timeouts, left: float | None = None) -> None:
+        """Time something new from now on: another try within the same stream, or, without limits, nothing.
+
+        Args:
+            timeouts: the limits of what begins.
+            left: in how many seconds all of it must be over, whatever `timeouts` allows; None for no such limit.
+        """
         self._timeouts = timeouts
         self._started = self.since = monotonic()
+        self._until = None if left is None else self._started + left
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -112,10 +129,15 @@ class Watchdog:
         if times.total is not None:
             total = (self._started + times.total - now, "total")
             limit = total if limit is None else min(limit, total)
+        if self._until is not None:
+            until = (self._until - now, DEADLINE)
+            limit = until if limit is None else min(limit, until)
         return limit
 
     def _why(self, name: str) -> str:
         times = self._timeouts
+        if name == DEADLINE:
+            return f"{DEADLINE}: the time for all tries is over"
         if name == "total":
             return f"total: {times.total:g} s are over"
         return f"{name}: no event for {times.idle if name == 'idle' else times.first_content:g} s"
@@ -161,7 +183,10 @@ class Watchdog:
     def overdue(self) -> TransientError | None:
         """The time-out behind a cancellation that the source caught itself, which is taken back; None for any other."""
         why = None if self.closing else self.claim()
-        return None if why is None else TransientError(f"time-out: {why}")
+        if why is None:
+            return None
+        code = DEADLINE if why.startswith(DEADLINE) else None
+        return TransientError(f"time-out: {why}", code=code)
 
 
 def _nothing() -> None:

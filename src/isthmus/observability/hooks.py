@@ -7,32 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
+from enum import StrEnum
 from typing import Any, TypeAlias
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallStarted:
-    """A model is about to be called."""
-
-    adapter: str
-    provider: str
-    model: str
-    streamed: bool
-    attempt: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallEnded:
-    """A model call is over: `finish` on success, `error_class` on failure, neither when it was abandoned."""
-
-    adapter: str
-    seconds: float
-    first_content_seconds: float | None = None
-    finish: str | None = None
-    error_class: str | None = None
-    message: str | None = None
-    usage: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +50,120 @@ class ToolEnded:
     outcome: str
 
 
+class ChainEventType(StrEnum):
+    """What happened in a chain."""
+
+    CHAIN_STARTED = "chain.started"
+    CHAIN_FINISHED = "chain.finished"
+    CHAIN_EXHAUSTED = "chain.exhausted"
+    CHAIN_FAILED = "chain.failed"
+    CHAIN_ABORTED = "chain.aborted"
+    CHAIN_DEADLINE = "chain.deadline"
+    TIER_SELECTED = "tier.selected"
+    TIER_SKIPPED = "tier.skipped"
+    TIER_FORCED = "tier.forced"
+    TIER_FALLBACK = "tier.fallback"
+    TIER_COOLED = "tier.cooled"
+    TIER_RECOVERED = "tier.recovered"
+    ATTEMPT_STARTED = "attempt.started"
+    ATTEMPT_COMMITTED = "attempt.committed"
+    ATTEMPT_FAILED = "attempt.failed"
+    ATTEMPT_FINISHED = "attempt.finished"
+    ATTEMPT_CANCELLED = "attempt.cancelled"
+    RETRY_SCHEDULED = "retry.scheduled"
+    RETRY_STARTED = "retry.started"
+    CONTEXT_RENDERED = "context.rendered"
+    BUDGET_RESERVED = "budget.reserved"
+    BUDGET_SETTLED = "budget.settled"
+    BUDGET_EXCEEDED = "budget.exceeded"
+    MARKER_PROMOTED = "marker.promoted"
+    MARKER_INVALID = "marker.invalid"
+    MARKER_OVERFLOW = "marker.overflow"
+    MARKER_UNCLOSED = "marker.unclosed"
+    MARKER_DISCARDED = "marker.discarded"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainEvent:
-    """A step of a chain, e.g. "attempt.failed" or "tier.fallback"; `fields` hold the rest."""
+    """One step of one call of a chain; what does not belong to its type is None.
+
+    Within a call `seq` has no gap, each "attempt.started" has one "attempt.finished", "attempt.failed" or
+    "attempt.cancelled", and the last record is the only one of "chain.finished", "chain.exhausted", "chain.failed",
+    "chain.aborted" and "chain.deadline".
+
+    Args:
+        type: a `ChainEventType`.
+        chain: the chain's id.
+        time: seconds since the epoch.
+        run: the number of the run, unique in the process.
+        call: the number of the call, unique in the process.
+        step: which call of its run it is, from 1.
+        seq: which record of its call it is, from 1.
+        tier: the tier's id; of "tier.fallback" the one to come.
+        origin: of "tier.fallback", the tier that was given up.
+        attempt: the number of the try on this tier, from 1.
+        attempts: how many tries the call has made.
+        seconds: since the try began; of "retry.scheduled" the wait, of "tier.cooled" how long it is left alone.
+        source: of a wait, "hint" or "backoff".
+        error_class: the `ErrorClass` of a failure.
+        status: its HTTP status.
+        message: its text, without secrets.
+        content: whether it came "pre" or "post" content.
+        next: what follows from it: "retry", "fallback", "rerender", "stop" or "passthrough".
+        finish: how a reply ended.
+        reason: why a tier was skipped, or a `CutReason`.
+        usage: the tokens of a try.
+        cost: its price; None where it is unknown.
+        detail: whatever else there is to say.
+    """
 
     type: str
     chain: str
-    fields: Mapping[str, Any]
+    time: float = 0.0
+    run: int = 0
+    call: int = 0
+    step: int = 0
+    seq: int = 0
+    tier: str | None = None
+    origin: str | None = None
+    attempt: int | None = None
+    attempts: int | None = None
+    seconds: float | None = None
+    source: str | None = None
+    error_class: str | None = None
+    status: int | None = None
+    message: str | None = None
+    content: str | None = None
+    next: str | None = None
+    finish: str | None = None
+    reason: str | None = None
+    usage: Any = None
+    cost: Decimal | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What this record says beside its type and its chain, `detail` included."""
+        names = (each.name for each in fields(self) if each.name not in ("type", "chain", "detail"))
+        said = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return {**said, **self.detail}
 
 
-Record: TypeAlias = CallStarted | CallEnded | WireSent | WireReceived | WireChunk | ToolEnded | ChainEvent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnded:
+    """An agent's run is over; the fields are those of its outcome."""
+
+    agent: str
+    run_id: str
+    outcome: str
+    reason: str | None = None
+    steps: int = 0
+    tier: str | None = None
+    usage: Any = None
+    cost: Decimal | None = None
+
+
+Record: TypeAlias = WireSent | WireReceived | WireChunk | ToolEnded | ChainEvent | TurnEnded
 Sink: TypeAlias = Callable[[Record], Any]
 
 _sinks: tuple[Sink, ...] = ()

@@ -1,6 +1,6 @@
 """A sink that writes records to the standard logging, under logger names that start with `isthmus.`.
 
-One switch, the variable `ISTHMUS_LOG`, sends them to stderr: "info" for calls and chains, "debug" for tools and reply
+One switch, the variable `ISTHMUS_LOG`, sends them to stderr: "info" for turns and chains, "debug" for tools and reply
 heads too, "wire" for every byte as well, with anything key-like taken out.
 """
 
@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from isthmus.observability.hooks import (
-    CallEnded,
-    CallStarted,
     ChainEvent,
+    ChainEventType,
     Record,
     ToolEnded,
+    TurnEnded,
     WireChunk,
     WireReceived,
     WireSent,
@@ -34,6 +34,7 @@ _SECRET_MEMBER = re.compile(
 # What may be the beginning of a key: it waits for the next chunk, so that a key cut in two is still seen whole.
 _UNFINISHED = re.compile(r'(?i)(?:bearer\s+|"[-\w]+"\s*:\s*")?[\w\-*.~+/=\\]*$')
 _MOST_HELD = 4096
+_ENDS = (ChainEventType.ATTEMPT_FINISHED, ChainEventType.ATTEMPT_FAILED, ChainEventType.ATTEMPT_CANCELLED)
 
 
 def _clean(text: str) -> str:
@@ -55,8 +56,7 @@ class LogSink:
         self.wire = wire
         self._held: dict[str, str] = {}
         self._writers: Mapping[type, Callable[[Any], None]] = {
-            CallStarted: self._call_started,
-            CallEnded: self._call_ended,
+            TurnEnded: self._turn,
             ChainEvent: self._chain,
             ToolEnded: self._tool,
             WireSent: self._sent,
@@ -68,19 +68,14 @@ class LogSink:
         """Write one record."""
         self._writers[type(record)](record)
 
-    def _call_started(self, record: CallStarted) -> None:
-        kind = "streamed" if record.streamed else "whole"
-        _call.info("%s: call %d, %s, model %s", record.adapter, record.attempt, kind, record.model)
-
-    def _call_ended(self, record: CallEnded) -> None:
+    def _turn(self, record: TurnEnded) -> None:
         self._flush()
-        if record.error_class is None:
-            _call.info("%s: %s after %.3f s", record.adapter, record.finish or "abandoned", record.seconds)
-            return
-        said = _clean(record.message or "")
-        _call.warning("%s: failed after %.3f s: %s: %s", record.adapter, record.seconds, record.error_class, said)
+        why = "" if record.reason is None else f" ({record.reason})"
+        _turn.info("%s: %s%s after %d steps", record.agent, record.outcome, why, record.steps)
 
     def _chain(self, record: ChainEvent) -> None:
+        if record.type in _ENDS:
+            self._flush()
         fields = " ".join(f"{name}={_clean(str(value))}" for name, value in record.fields.items())
         _chain.info("%s: %s %s", record.chain, record.type, fields)
 
@@ -114,7 +109,7 @@ class LogSink:
             _wire.debug("< %s %r", clean_url(url), _clean(text))
 
 
-_call = logging.getLogger("isthmus.call")
+_turn = logging.getLogger("isthmus.turn")
 _chain = logging.getLogger("isthmus.chain")
 _tool = logging.getLogger("isthmus.tool")
 _wire = logging.getLogger("isthmus.wire")

@@ -73,6 +73,16 @@ def _table(value: Any) -> dict[str, Any]:
     return dict(value)
 
 
+def _tables(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
+        raise ValueError("must be a list of tables")
+    return [dict(item) for item in value]
+
+
+def _any(value: Any) -> Any:
+    return value
+
+
 def _limits(value: Any) -> dict[str, Any]:
     table = _table(value)
     for name, fields in table.items():
@@ -120,13 +130,21 @@ TIER_KEYS: Mapping[str, Key] = {
     "window_tokens": Key(_count),
     "max_output_tokens": Key(_count),
     "supports": Key(_texts),
+    "limits": Key(_table),
 }
 CHAIN_KEYS: Mapping[str, Key] = {
     "id": Key(),
     "retry": Key(_table),
     "timeouts": Key(_table),
+    "step_timeout": Key(_number),
     "fallback_on_refused": Key(_flag),
     "sticky": Key(),
+    "cooldown": Key(_table),
+    "budget": Key(_table),
+    "prices": Key(_any),
+    "context": Key(_table),
+    "markers": Key(_tables),
+    "production": Key(_flag),
 }
 PLUGIN_KEYS: Mapping[str, Key] = {"modules": Key(_texts)}
 

@@ -144,16 +144,18 @@ class KeySource:
         remedy = "pass api_key, or set api_key or api_key_command in the configuration"
         if not value:
             return None, f"set {self.variable}, {remedy}" if self.variable else remedy
-        host = urlsplit(self.base_url).hostname or ""
-        if not self.base_url_trusted and self.env_hosts and not any(_covers(own, host) for own in self.env_hosts):
+        if not self.base_url_trusted and self.env_hosts and not covers(self.env_hosts, self.base_url):
+            host = urlsplit(self.base_url).hostname or ""
             # It is still a secret: were it to turn up in a text, it would have to be taken out.
             self._seen[value] = None
             return None, f"{self.variable} is set but is not sent to {host!r}, which is not its provider's: {remedy}"
         return value, self.variable
 
 
-def _covers(own: str, host: str) -> bool:
-    return host == own or (own.startswith(".") and host.endswith(own))
+def covers(hosts: Iterable[str], url: str) -> bool:
+    """Whether a URL leads to one of some hosts; a leading dot takes in all hosts below it."""
+    host = urlsplit(url).hostname or ""
+    return any(host == own or (own.startswith(".") and host.endswith(own)) for own in hosts)
 
 
 @dataclass(eq=False)

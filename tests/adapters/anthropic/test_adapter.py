@@ -198,7 +198,10 @@ async def test_a_tool_turn_through_the_chat_face_keeps_the_thinking():
     events = [head(), start(0, thinking), stop(0), start(1, use), stop(1), *tail("tool_use")]
     tools = [{"name": "get_weather", "description": "Weather.", "input_schema": {"type": "object"}}]
     messages = [user("Rome?")]
-    async with serving(Server(200, "text/event-stream", streamed(*events))) as server, adapter(server) as model:
+    async with (
+        serving(Server(200, "text/event-stream", streamed(*events))) as server,
+        adapter(server, cache_markers=False) as model,
+    ):
         reply = await model.chat(messages, tools)
         turn = model.make_tool_turn(reply, [(reply.tool_calls[0], "24 C")])
         await model.chat([*messages, *turn], tools)

@@ -12,6 +12,7 @@ import pytest
 from isthmus.adapters.anthropic.codec import MessagesCodec
 from isthmus.adapters.anthropic.encode import Defaults
 from isthmus.errors import InvalidRequestError
+from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.wire.frame import Frame
 from support.anthropic_fold import answer, call, calls, codes, request, user
@@ -40,11 +41,9 @@ class Form:
         return None if self._text else {"type": "json_schema"}
 
 
-class Capabilities:
-    """What a model can do about thinking."""
-
-    def __init__(self, adaptive: bool = True, default_on: bool = False, disable: bool = True) -> None:
-        self.adaptive_thinking, self.thinking_default_on, self.thinking_disable = adaptive, default_on, disable
+def able(*, adaptive: bool = True, default_on: bool = False, disable: bool = True) -> ModelCapabilities:
+    """What a model can do, in the words of these tests."""
+    return ModelCapabilities(adaptive_thinking=adaptive, thinking_default_on=default_on, thinking_disable=disable)
 
 
 def codec(**defaults: Any) -> MessagesCodec:
@@ -281,10 +280,10 @@ def test_an_effort_is_adaptive_thinking_at_that_level(effort):
     ("capabilities", "thinking", "effort"),
     [
         (None, None, None),
-        (Capabilities(), None, None),
-        (Capabilities(default_on=True), {"type": "disabled"}, None),
-        (Capabilities(default_on=True, disable=False), {"type": "adaptive"}, "low"),
-        (Capabilities(adaptive=False, default_on=True), None, None),
+        (able(), None, None),
+        (able(default_on=True), {"type": "disabled"}, None),
+        (able(default_on=True, disable=False), {"type": "adaptive"}, "low"),
+        (able(adaptive=False, default_on=True), None, None),
     ],
 )
 def test_off_is_what_the_model_needs_to_be_off(capabilities, thinking, effort):
@@ -296,7 +295,7 @@ def test_off_is_what_the_model_needs_to_be_off(capabilities, thinking, effort):
 
 def test_an_endpoint_without_adaptive_thinking_gets_no_thinking_field():
     """Seed 000: adaptive_thinking = false sends no field, and the level that was left out is noted or refused."""
-    made = codec(capabilities=Capabilities(adaptive=False))
+    made = codec(capabilities=able(adaptive=False))
     body, sent = request(user(), codec=made, effort="high")
     assert "thinking" not in body
     assert "output_config" not in body

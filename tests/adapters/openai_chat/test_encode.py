@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import re
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from isthmus.adapters.openai_chat.codec import ChatCodec
+from isthmus.adapters.openai_chat.server import OPENAI
 from isthmus.errors import InvalidRequestError
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.dialects import legal_name
@@ -21,6 +23,7 @@ from isthmus.wire.frame import Frame
 SCHEMA = {"type": "object", "properties": {"x": {"type": "integer", "maximum": 1e16}}, "$defs": {}}
 TOOL = ToolSpec(name="f", description="Does f", parameters_schema=SCHEMA)
 OTHER = ToolSpec(name="g", strict=True)
+NEAR = replace(OPENAI, ceiling_key="max_tokens")
 USER = ({"role": "user", "content": "Hi"},)
 
 
@@ -95,9 +98,9 @@ def test_the_fullest_request_to_the_byte() -> None:
         ({"max_tokens": 500}, None, {}, {"max_completion_tokens": 500}),
         ({"max_tokens": 500}, 0, {}, {"max_completion_tokens": 500}),
         ({"max_tokens": 500}, 20, {}, {"max_completion_tokens": 20}),
-        ({"max_tokens": 500, "ceiling_key": "max_tokens"}, None, {}, {"max_tokens": 500}),
+        ({"max_tokens": 500, "server": NEAR}, None, {}, {"max_tokens": 500}),
         ({}, 20, {"max_tokens": 7}, {"max_tokens": 7}),
-        ({"ceiling_key": "max_tokens"}, 20, {"max_completion_tokens": 7}, {"max_completion_tokens": 7}),
+        ({"server": NEAR}, 20, {"max_completion_tokens": 7}, {"max_completion_tokens": 7}),
     ],
 )
 def test_a_ceiling_is_always_sent_once(settings: Any, asked: Any, options: Any, expected: dict[str, int]) -> None:
@@ -111,7 +114,7 @@ def test_whole_and_streamed_requests_differ_in_the_stream_alone() -> None:
     ctx = GenerateContext(brief="b", messages=USER, tools=(TOOL,), temperature=0.1)
     whole, streamed = _body(ctx), _body(ctx, stream=True)
     assert streamed == {**whole, "stream": True, "stream_options": {"include_usage": True}}
-    assert _body(ctx, stream=True, stream_usage=False) == {**whole, "stream": True}
+    assert _body(ctx, stream=True, server=replace(OPENAI, stream_usage=False)) == {**whole, "stream": True}
 
 
 @pytest.mark.parametrize("choice", ["auto", "required", "none"])

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 from isthmus.adapters.anthropic.codec import MessagesCodec
 from isthmus.adapters.anthropic.encode import MAX_TOKENS, Defaults
-from isthmus.adapters.anthropic.families import FAMILIES
-from isthmus.adapters.base import ModelCapabilities, capabilities_from_limits
-from isthmus.adapters.codec import Transport
+from isthmus.adapters.anthropic.markers import check_ttl
+from isthmus.adapters.anthropic.modelsapi import ModelLookup
+from isthmus.adapters.anthropic.server import ANTHROPIC, MessagesServer
+from isthmus.adapters.base import ModelCapabilities
+from isthmus.adapters.codec import Request, Transport
 from isthmus.adapters.drive import WireAdapter
-from isthmus.models.contract import Timeouts
-from isthmus.transport.credentials import KeyScheme, KeySource
+from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.transport.http import HttpTransport
-
-BASE_URL = "https://api.anthropic.com"
-HOSTS = ("api.anthropic.com",)
+from isthmus.wire.call import WireCall
 
 
 class AnthropicAdapter(WireAdapter):
@@ -36,12 +37,17 @@ class AnthropicAdapter(WireAdapter):
         max_tokens: ceiling of a reply, in tokens; falsy means 8192.
         effort: "off", "low", "medium", "high", "xhigh" or "max", where a context names none.
         model_limits: part of a model id → fields of `ModelCapabilities`; goes before what is known of its family.
-        headers: further headers of every request, without secrets.
+        headers: further headers of every request; their values are hidden in records.
         betas: beta features to ask for.
+        cache_markers: whether to mark the last tool, the system text and the last block as what the provider should
+            keep of the prompt; tools are then sent by name.
+        cache_ttl: how long that is kept: "5m", "1h", or "" for the provider's own.
         timeouts: how long to wait, in seconds.
         transport: what carries the calls; HTTP if None.
+        server: which host's habits to follow.
     """
 
+    codec: MessagesCodec
     provider = "anthropic"
     supports = frozenset({"tools", "parallel-tools", "images", "documents", "output-schema"})
 
@@ -60,35 +66,76 @@ class AnthropicAdapter(WireAdapter):
         model_limits: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         betas: Sequence[str] = (),
+        cache_markers: bool = True,
+        cache_ttl: str = "",
         timeouts: Timeouts | None = None,
         transport: Transport | None = None,
+        server: MessagesServer = ANTHROPIC,
     ) -> None:
-        url = base_url or BASE_URL
+        url = server.url(base_url)
+        self.provider = server.provider
+        self.supports = server.supported(type(self).supports)
         self.model = model
         self.system = system or ""
         self.max_tokens = int(max_tokens or MAX_TOKENS)
         self.effort = effort
         self.timeouts = timeouts
         self._model_limits = dict(model_limits or {})
+        self._server = server
         defaults = Defaults(
-            max_tokens=self.max_tokens, effort=effort, system=self.system, capabilities=self.capabilities()
+            max_tokens=self.max_tokens,
+            effort=effort,
+            system=self.system,
+            capabilities=server.capabilities(model, model_limits),
+            model=model,
+            cache_markers=cache_markers,
+            cache_ttl=check_ttl(cache_ttl),
         )
-        keys = KeySource(
+        keys = server.keys(
+            url,
+            trusted=base_url_trusted,
+            headers=headers,
             api_key=api_key,
             api_key_command=api_key_command,
             api_key_ttl_ms=int(api_key_ttl_ms),
-            variable="ANTHROPIC_API_KEY",
-            env_hosts=HOSTS,
-            base_url=url,
-            base_url_trusted=base_url_trusted,
-            scheme=KeyScheme(header="x-api-key", prefix="", extra=dict(headers or {})),
-            required=urlsplit(url).hostname in HOSTS,
         )
-        codec = MessagesCodec(model, defaults, betas=betas)
+        codec = MessagesCodec(model, defaults, betas=betas, server=server, base_url=url)
         self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
+        self._lookup: ModelLookup | None = None
+        if transport is None and server.models_path and (base_url_trusted or server.is_home(url)):
+            self._lookup = self._looks_up(server)
+
+    @classmethod
+    def preset(cls, provider: str, row: Mapping[str, Any]) -> partial[AnthropicAdapter]:
+        """The factory of adapters for another host of this dialect.
+
+        Args:
+            provider: the host's name.
+            row: fields of `MessagesServer`.
+
+        Raises:
+            ConfigError: the row has a field that means nothing here.
+        """
+        return partial(cls, server=MessagesServer.of(provider, row))
 
     def capabilities(self) -> ModelCapabilities:
-        """What the model can do: the table of limits, else what is known of its family."""
-        return capabilities_from_limits(
-            self.model, self._model_limits, base=capabilities_from_limits(self.model, FAMILIES)
-        )
+        """What the model can do: the table of limits, else what its host told, else what is known of its family."""
+        told = {} if self._lookup is None else {self.model: self._lookup.found}
+        return self._server.capabilities(self.model, self._model_limits, told)
+
+    def _looks_up(self, server: MessagesServer) -> ModelLookup:
+        path = server.models_path.replace("{model}", quote(self.model, safe="@:"))
+        url = self._url(Request(WireCall(path=path)))
+        version = {"anthropic-version": server.version}
+        return ModelLookup(url, version, transport=self.transport, keys=self.keys)
+
+    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())
+
+    @asynccontextmanager
+    async def _open(self, request: Request) -> AsyncGenerator[Any, None]:
+        lookup = self._lookup
+        beside = lookup.beside() if lookup is not None and lookup.due else nullcontext()
+        async with beside, super()._open(request) as reading:
+            del request
+            yield reading

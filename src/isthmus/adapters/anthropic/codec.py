@@ -1,4 +1,4 @@
-"""The Messages dialect at its own endpoint: path, headers, model and stream around the body."""
+"""The Messages dialect at one of its hosts: path, headers, model and stream around the body."""
 
 from __future__ import annotations
 
@@ -8,38 +8,55 @@ from isthmus.adapters.anthropic.decode import MessagesDecoder
 from isthmus.adapters.anthropic.encode import Defaults, build_body
 from isthmus.adapters.anthropic.names import wire_name
 from isthmus.adapters.anthropic.reply import DIALECT
+from isthmus.adapters.anthropic.server import ANTHROPIC, MessagesServer
 from isthmus.adapters.classify import classify_reply
 from isthmus.adapters.codec import Request
 from isthmus.errors import TierError
+from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext
 from isthmus.models.messages import sendable
 from isthmus.wire.call import WireCall, WireReply
 
-VERSION = "2023-06-01"
-
 
 class MessagesCodec:
-    """Says a context as a request to `/v1/messages` and reads its replies.
+    """Says a context as a request of the Messages API and reads its replies.
 
     Args:
         model: the model's id.
         defaults: what stands where a context says nothing.
         betas: beta features to ask for, e.g. "files-api-2025-04-14".
+        server: the host, which says where the model and the version of the API stand.
+        base_url: where it is, as far as that decides the path; not kept.
     """
 
     dialect = DIALECT
 
-    def __init__(self, model: str, defaults: Defaults | None = None, *, betas: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        model: str,
+        defaults: Defaults | None = None,
+        *,
+        betas: Sequence[str] = (),
+        server: MessagesServer = ANTHROPIC,
+        base_url: str = "",
+    ) -> None:
         self.model = model
         self._defaults = defaults or Defaults()
-        self._headers = {"anthropic-version": VERSION}
+        self._body_version = server.body_version
+        self._paths = {stream: server.route(model, base_url, stream=stream) for stream in (False, True)}
+        self._headers = {} if server.body_version else {"anthropic-version": server.version}
         if betas:
             self._headers["anthropic-beta"] = ",".join(betas)
         # The inverse of `wire_name` for the names met so far: the same for every call, so calls may share it.
         self._names: dict[str, str] = {}
 
-    def encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+    def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; equal contexts give equal bytes.
+
+        Args:
+            ctx: what to ask.
+            stream: whether to ask for a stream.
+            capabilities: what the model can do; None leaves it to the defaults.
 
         Raises:
             InvalidRequestError: something in it cannot be said to this API; names it.
@@ -48,10 +65,13 @@ class MessagesCodec:
             sent = wire_name(spec.name)
             if sent != spec.name:
                 self._names[sent] = spec.name
-        body, notes = build_body(ctx, self._defaults)
-        whole = {"model": self.model, **body, "stream": stream} if stream else {"model": self.model, **body}
-        call = WireCall(path="/v1/messages", body=sendable(whole), stream=stream, headers=self._headers)
-        return Request(call, notes)
+        body, notes = build_body(ctx, self._defaults.knowing(capabilities))
+        version = self._body_version
+        lead = {"anthropic_version": version} if version else {"model": self.model}
+        whole = {**lead, **body, "stream": True} if stream else {**lead, **body}
+        return Request(
+            WireCall(path=self._paths[stream], body=sendable(whole), stream=stream, headers=self._headers), notes
+        )
 
     def decoder(self, *, whole: bool) -> MessagesDecoder:
         """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""

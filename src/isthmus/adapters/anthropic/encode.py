@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from isthmus.adapters.anthropic.markers import mark_prompt, sorted_tools
 from isthmus.adapters.anthropic.names import SCHEMAS, wire_name
 from isthmus.adapters.anthropic.turns import Transcript
 from isthmus.errors import InvalidRequestError
+from isthmus.models.capabilities import ModelCapabilities, apply_thinking, lowered
 from isthmus.models.contract import GenerateContext
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.events import Note, NoteCode
@@ -28,14 +30,28 @@ class Defaults:
         max_tokens: ceiling of a reply; falsy means 8192.
         effort: reasoning effort; None sends nothing, "off" sends what turns it off where a model starts with it on.
         system: the instructions.
-        capabilities: what the model behind the endpoint can do, with `adaptive_thinking`, `thinking_default_on` and
-            `thinking_disable`; None where nothing is known.
+        capabilities: what the model behind the endpoint can do; None where nothing is known.
+        model: the model's id, for the log.
+        cache_markers: whether to mark what the provider should keep of the prompt, where the model honours that.
+        cache_ttl: how long it is kept: "5m", "1h", or "" for the provider's own.
     """
 
     max_tokens: int | None = None
     effort: str | None = None
     system: str = ""
-    capabilities: Any = None
+    capabilities: ModelCapabilities | None = None
+    model: str = ""
+    cache_markers: bool = False
+    cache_ttl: str = ""
+
+    @property
+    def marks(self) -> bool:
+        """Whether markers are wanted and honoured."""
+        return self.cache_markers and (self.capabilities is None or self.capabilities.cache_markers)
+
+    def knowing(self, capabilities: ModelCapabilities | None) -> Defaults:
+        """The same with what is known of the model now; None changes nothing."""
+        return self if capabilities is None else replace(self, capabilities=capabilities)
 
 
 def build_body(ctx: GenerateContext, defaults: Defaults) -> tuple[dict[str, Any], tuple[Note, ...]]:
@@ -52,18 +68,17 @@ def build_body(ctx: GenerateContext, defaults: Defaults) -> tuple[dict[str, Any]
     history = Transcript(ctx.brief).read(ctx.messages)
     if not history.turns:
         raise InvalidRequestError("messages: nothing to send; this API needs at least one message with content")
-    maker = _Body(ctx, history)
-    body: dict[str, Any] = {"max_tokens": ctx.max_output_tokens or defaults.max_tokens or MAX_TOKENS}
+    maker = _Body(ctx, history, defaults)
+    body: dict[str, Any] = {"max_tokens": maker.ceiling()}
     if history.system:
         only = history.system[0]
         plain = len(history.system) == 1 and only.keys() == {"type", "text"}
         body["system"] = only["text"] if plain else history.system
     body["messages"] = history.turns
     body.update(maker.tools())
-    effort = ctx.effort if ctx.effort is not None else defaults.effort
-    body.update(maker.thinking(effort, defaults.capabilities))
+    body.update(maker.thinking(ctx.effort if ctx.effort is not None else defaults.effort))
     body.update(maker.output(body.get("output_config")))
-    thinks = _thinks(ctx.options.get("thinking", body.get("thinking")))
+    thinks = maker.thinks(ctx.options.get("thinking", body.get("thinking")))
     body.update(maker.tool_choice("tools" in body, thinks))
     body.update(maker.sampling(thinks))
     for name, value in ctx.options.items():
@@ -73,6 +88,8 @@ def build_body(ctx: GenerateContext, defaults: Defaults) -> tuple[dict[str, Any]
         if name in body and body[name] != value:
             maker.note(NoteCode.PARAMETER_CHANGED, f"options.{name} stands in place of what was made for it")
         body[name] = value
+    if defaults.marks:
+        maker.notes += mark_prompt(body, ttl=defaults.cache_ttl)
     return body, (*history.notes, *said, *maker.notes)
 
 
@@ -101,9 +118,10 @@ def _tool(each: Declaration) -> dict[str, Any]:
 class _Body:
     """The members of a body beside the history; each method gives those that it owns."""
 
-    def __init__(self, ctx: GenerateContext, history: Transcript) -> None:
+    def __init__(self, ctx: GenerateContext, history: Transcript, defaults: Defaults) -> None:
         self._ctx = ctx
         self._history = history
+        self._defaults = defaults
         self.notes: list[Note] = []
 
     def note(self, code: NoteCode, detail: str) -> None:
@@ -117,7 +135,7 @@ class _Body:
     def tools(self) -> dict[str, Any]:
         if self._ctx.tools:
             tools = [_tool(each) for each in declared(self._ctx.tools, dialect=SCHEMAS, notes=self.notes)]
-            return {"tools": tools}
+            return {"tools": sorted_tools(tools) if self._defaults.marks else tools}
         if self._history.tools and "tools" not in self._ctx.options:
             # The API refuses tool blocks in a history whose tools nobody declares; 2026-11.
             self.note(NoteCode.HISTORY_CHANGED, "tools: the history's own were declared, and none may be used")
@@ -152,26 +170,37 @@ class _Body:
             raise InvalidRequestError(f"tool_choice: no tool is called {choice!r}; use one of {ways}")
         return {"type": "tool", "name": wire_name(choice)}
 
-    def thinking(self, effort: str | None, capabilities: Any) -> dict[str, Any]:
-        """Adaptive thinking at a named level; what "off" needs depends on the model.
+    def ceiling(self) -> int:
+        """The output ceiling: the context's, else the adapter's, and never more than the model's."""
+        wanted = self._ctx.max_output_tokens or self._defaults.max_tokens or MAX_TOKENS
+        caps = self._defaults.capabilities
+        most = caps.max_output_tokens if caps is not None else None
+        if most is None or wanted <= most:
+            return wanted
+        self.note(NoteCode.PARAMETER_CHANGED, f"max_output_tokens: {wanted} became {most}, the model's ceiling")
+        return most
 
-        Opus 4.x omits it to turn it off, Sonnet 5 and Opus 5 take an explicit "disabled", a model that refuses that
-        gets the lowest effort; Messages API, 2026-11.
-        """
+    def thinking(self, effort: str | None) -> dict[str, Any]:
+        """Adaptive thinking at a named level, even one that the model may refuse; "off" is what it needs to be off."""
         if effort is None:
             return {}
-        adaptive = capabilities is None or capabilities.adaptive_thinking
-        if effort.strip().lower() not in _OFF:
-            if adaptive:
-                return {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
-            self._unsupported(f"effort {effort!r} was left out: this endpoint takes no adaptive thinking")
-            return {}
-        if capabilities is None or not adaptive or not capabilities.thinking_default_on:
-            return {}
-        if capabilities.thinking_disable:
-            return {"thinking": {"type": "disabled"}}
-        self.note(NoteCode.PARAMETER_CHANGED, "effort 'off' became 'low': this model's thinking cannot be turned off")
-        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}
+        caps = self._defaults.capabilities
+        if effort.strip().lower() in _OFF:
+            made = apply_thinking({}, "off", caps, self._defaults.model)
+            if "output_config" in made:
+                self.note(NoteCode.PARAMETER_CHANGED, lowered(self._defaults.model))
+            return made
+        if caps is None or caps.adaptive_thinking:
+            return {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
+        self._unsupported(f"effort {effort!r} was left out: this endpoint takes no adaptive thinking")
+        return {}
+
+    def thinks(self, thinking: Any) -> bool:
+        """Whether the model will think: because it is asked to, or because it does unless it is told not to."""
+        if isinstance(thinking, Mapping):
+            return thinking.get("type") not in (None, "disabled")
+        caps = self._defaults.capabilities
+        return caps is not None and caps.adaptive_thinking and caps.thinking_default_on
 
     def output(self, config: dict[str, Any] | None) -> dict[str, Any]:
         form = self._ctx.output
@@ -202,7 +231,3 @@ class _Body:
 
 
 _CHOICES: Mapping[str, str] = {"auto": "auto", "required": "any", "none": "none"}
-
-
-def _thinks(thinking: Any) -> bool:
-    return isinstance(thinking, Mapping) and thinking.get("type") not in (None, "disabled")

@@ -16,9 +16,10 @@ from isthmus.adapters.local import weights
 from isthmus.adapters.local.engine import Lease, Settings
 from isthmus.adapters.local.gguf import context_length
 from isthmus.adapters.openai_chat.codec import ChatCodec
+from isthmus.adapters.openai_chat.server import ChatServer
 from isthmus.errors import ConfigError, MissingDependencyError
 from isthmus.models.capabilities import ModelCapabilities
-from isthmus.models.contract import Timeouts
+from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
 
@@ -26,6 +27,8 @@ DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 _DEFAULT_WINDOW = 8192
 # The first call may have to fetch the weights, and reads its prompt at a hundred tokens a second.
 _TIMEOUTS = Timeouts(first_content=900.0, idle=300.0)
+
+_SERVER = ChatServer(provider="local")
 
 # llama.cpp closes an idle connection after 5 s, whatever is on its way; on loopback a new one costs nothing.
 _SCHEME = KeyScheme(extra={"connection": "close"})
@@ -50,7 +53,9 @@ class LocalAdapter(WireAdapter):
         ConfigError: `model` is neither the default nor a GGUF file, or `n_ctx` is more than it was trained for.
     """
 
+    codec: ChatCodec
     provider = "local"
+    for_development = True
     supports = frozenset({"tools", "output-schema"})
     timeouts = _TIMEOUTS
 
@@ -85,7 +90,7 @@ class LocalAdapter(WireAdapter):
             template=_template() if own else "",
         )
         self._lease: Lease | None = None
-        codec = ChatCodec(self.model, max_tokens=self.max_tokens, ceiling_key="max_tokens", system=system)
+        codec = ChatCodec(self.model, max_tokens=self.max_tokens, system=system, server=_SERVER)
         self._wire(codec, HttpTransport(trust_env=False), KeySource(), "")
 
     def capabilities(self) -> ModelCapabilities:
@@ -97,6 +102,9 @@ class LocalAdapter(WireAdapter):
             thinking_disable=False,
             cache_markers=False,
         )
+
+    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())
 
     def diagnose(self) -> Iterator[str]:
         """One line on where the weights are, without fetching them."""

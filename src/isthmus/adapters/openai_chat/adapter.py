@@ -3,52 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
-from isthmus.adapters.codec import Transport
+from isthmus.adapters.codec import Request, Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.adapters.openai_chat.codec import ChatCodec
 from isthmus.adapters.openai_chat.encode import DEFAULT_CEILING
-from isthmus.models.contract import Timeouts
-from isthmus.secret import Secret
-from isthmus.transport.credentials import KeyScheme, KeySource
+from isthmus.adapters.openai_chat.server import OPENAI, ChatServer
+from isthmus.models.capabilities import ModelCapabilities
+from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.transport.http import HttpTransport
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChatServer:
-    """What tells one server of this dialect from another: a row of data.
-
-    Args:
-        provider: the name that adapters and telemetry show.
-        base_url: where it is; "/chat/completions" is appended.
-        variable: the environment variable that holds its key, "" for none.
-        hosts: the hosts that the variable's key may go to.
-        key_required: whether a request without a key is an error.
-        scheme: how the key is sent.
-        ceiling_key: what it calls the output ceiling: "max_completion_tokens" or "max_tokens".
-        stream_usage: whether it takes `stream_options`.
-    """
-
-    provider: str
-    base_url: str
-    variable: str = ""
-    hosts: tuple[str, ...] = ()
-    key_required: bool = True
-    scheme: KeyScheme = field(default_factory=KeyScheme)
-    ceiling_key: str = "max_tokens"
-    stream_usage: bool = True
-
-
-OPENAI = ChatServer(
-    provider="openai",
-    base_url="https://api.openai.com/v1",
-    variable="OPENAI_API_KEY",
-    hosts=("api.openai.com",),
-    ceiling_key="max_completion_tokens",
-)
 
 
 class OpenAIChatAdapter(WireAdapter):
@@ -74,6 +40,7 @@ class OpenAIChatAdapter(WireAdapter):
         server: which server's habits to follow.
     """
 
+    codec: ChatCodec
     provider = "openai"
     supports = frozenset({"tools", "parallel-tools", "images", "documents", "audio", "output-schema"})
 
@@ -98,32 +65,50 @@ class OpenAIChatAdapter(WireAdapter):
         server: ChatServer = OPENAI,
     ) -> None:
         self.provider = server.provider
+        self.supports = server.supported(type(self).supports)
         self.model = model
         self.system = system
         self.max_tokens = max_tokens or DEFAULT_CEILING
         self.effort = effort
         self.timeouts = timeouts
+        self._server = server
         self._model_limits = model_limits
-        url = base_url or server.base_url
-        further = {name.lower(): Secret(value) for name, value in (headers or {}).items()}
-        keys = KeySource(
+        url = server.url(base_url)
+        keys = server.keys(
+            url,
+            trusted=base_url_trusted,
+            headers=headers,
             api_key=api_key,
             api_key_command=api_key_command,
             api_key_ttl_ms=api_key_ttl_ms,
-            variable=server.variable,
-            env_hosts=server.hosts,
-            base_url=url,
-            base_url_trusted=base_url_trusted,
-            scheme=replace(server.scheme, extra={**server.scheme.extra, **further}),
-            required=server.key_required and urlsplit(url).hostname in server.hosts,
         )
         codec = ChatCodec(
             model,
             max_tokens=self.max_tokens,
-            ceiling_key=ceiling_key or server.ceiling_key,
             system=system,
             effort=effort,
             temperature=temperature,
-            stream_usage=server.stream_usage,
+            server=replace(server, ceiling_key=ceiling_key or server.ceiling_key),
+            base_url=url,
         )
         self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
+
+    @classmethod
+    def preset(cls, provider: str, row: Mapping[str, Any]) -> partial[OpenAIChatAdapter]:
+        """The factory of adapters for another server of this dialect.
+
+        Args:
+            provider: the server's name.
+            row: fields of `ChatServer`.
+
+        Raises:
+            ConfigError: the row has a field that means nothing here.
+        """
+        return partial(cls, server=ChatServer.of(provider, row))
+
+    def capabilities(self) -> ModelCapabilities:
+        """What the model can do: the table of limits, else what is known of its family."""
+        return self._server.capabilities(self.model, self._model_limits)
+
+    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())

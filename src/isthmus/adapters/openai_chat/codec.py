@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from isthmus.adapters.classify import classify_reply
 from isthmus.adapters.codec import Request
 from isthmus.adapters.openai_chat.decode import ChatDecoder
 from isthmus.adapters.openai_chat.encode import DEFAULT_CEILING, SCHEMAS, request_body
 from isthmus.adapters.openai_chat.reply import DIALECT
+from isthmus.adapters.openai_chat.server import OPENAI, ChatServer
 from isthmus.errors import TierError
+from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext
 from isthmus.models.dialects import legal_name
 from isthmus.models.messages import sendable
@@ -25,11 +26,11 @@ class ChatCodec:
     Args:
         model: the model's id, sent as it is.
         max_tokens: the output ceiling where the context has none; 0 or None means 8192.
-        ceiling_key: what the server calls it: "max_completion_tokens" or "max_tokens".
         system: the brief where the context has none.
-        effort: reasoning effort where the context has none; "off" sends nothing.
+        effort: reasoning effort where the context has none; "off" sends what turns it off, where a model needs that.
         temperature: sampling temperature where the context has none.
-        stream_usage: whether to ask for token counts in a stream (`stream_options`).
+        server: whose habits to follow.
+        base_url: where it is, as far as that decides the path; not kept.
     """
 
     dialect = DIALECT
@@ -39,22 +40,27 @@ class ChatCodec:
         model: str,
         *,
         max_tokens: int | None = None,
-        ceiling_key: str = "max_completion_tokens",
         system: str = "",
         effort: str | None = None,
         temperature: float | None = None,
-        stream_usage: bool = True,
+        server: ChatServer = OPENAI,
+        base_url: str = "",
     ) -> None:
         self.model = model
         self._ceiling = max_tokens or DEFAULT_CEILING
-        self._ceiling_key = ceiling_key
+        self._server = server
+        self._path = server.route(model, base_url, stream=False)
         self._system, self._effort, self._temperature = system, effort, temperature
-        self._stream_usage = stream_usage
         # The inverse of the names sent so far: the same for every call, so calls may share it.
         self._names: dict[str, str] = {}
 
-    def encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+    def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; the context is never changed.
+
+        Args:
+            ctx: what to ask.
+            stream: whether to ask for a stream.
+            capabilities: what the model can do; None leaves it to what is known of its family.
 
         Raises:
             InvalidRequestError: a message or the tool choice has no form here; names it.
@@ -63,18 +69,15 @@ class ChatCodec:
             sent = legal_name(spec.name, dialect=SCHEMAS)
             if sent != spec.name:
                 self._names[sent] = spec.name
-        asked: dict[str, Any] = {"stream": True} if stream else {}
-        if stream and self._stream_usage:
-            asked["stream_options"] = {"include_usage": True}
         body, notes = request_body(
             self._with_defaults(ctx),
+            self._server,
             model=self.model,
-            dialect=self.dialect,
-            ceiling_key=self._ceiling_key,
             ceiling=self._ceiling,
-            stream=asked,
+            stream=stream,
+            capabilities=capabilities or self._server.capabilities(self.model),
         )
-        return Request(WireCall(path="/chat/completions", body=sendable(body), stream=stream), tuple(notes))
+        return Request(WireCall(path=self._path, body=sendable(body), stream=stream), tuple(notes))
 
     def _with_defaults(self, ctx: GenerateContext) -> GenerateContext:
         temperature = self._temperature if ctx.temperature is None else ctx.temperature

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from isthmus.adapters.openai_chat.history import render
+from isthmus.adapters.openai_chat.reply import DIALECT
+from isthmus.adapters.openai_chat.server import ChatServer
 from isthmus.errors import InvalidRequestError
+from isthmus.models.capabilities import ModelCapabilities, lowered
 from isthmus.models.contract import GenerateContext, OutputForm, ToolSpec
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.dialects import legal_name
@@ -70,19 +73,41 @@ def _output(output: OutputForm, body: dict[str, Any], notes: list[Note]) -> None
         body["response_format"] = {**form, "json_schema": {**inner, "strict": False}}
 
 
-def _settings(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> None:
-    if ctx.output is not None:
-        _output(ctx.output, body, notes)
-    if ctx.effort and ctx.effort.lower() not in _NO_EFFORT:
-        body["reasoning_effort"] = ctx.effort
+def _effort(
+    effort: str | None, server: ChatServer, *, caps: ModelCapabilities | None, model: str, notes: list[Note]
+) -> dict[str, Any]:
+    """The members for a level of effort; "off" is what the model needs to be off, and None says nothing."""
+    if effort is None:
+        return {}
+    if effort.strip().lower() not in _NO_EFFORT:
+        if caps is None or caps.adaptive_thinking:
+            return {"reasoning_effort": effort}
+        notes.append(Note(NoteCode.PARAMETER_DROPPED, f"effort {effort!r}: this endpoint takes none"))
+        return {}
+    if caps is None or not caps.adaptive_thinking or not caps.thinking_default_on:
+        return {}
+    if caps.thinking_disable:
+        return dict(server.effort_off)
+    notes.append(Note(NoteCode.PARAMETER_CHANGED, lowered(model)))
+    return {"reasoning_effort": "low"}
+
+
+def _sampling(ctx: GenerateContext, server: ChatServer, body: dict[str, Any], notes: list[Note]) -> None:
     if ctx.temperature is not None:
         body["temperature"] = ctx.temperature
     if ctx.top_p is not None:
         body["top_p"] = ctx.top_p
     if ctx.stop:
         body["stop"] = list(ctx.stop)
-    if ctx.seed is not None:
-        body["seed"] = ctx.seed
+    if ctx.seed is None:
+        return
+    if server.seed_key:
+        body[server.seed_key] = ctx.seed
+        return
+    detail = f"seed {ctx.seed} was left out: {server.provider} takes none"
+    if ctx.on_unsupported == "error":
+        raise InvalidRequestError(f"{detail} (on_unsupported is 'error')")
+    notes.append(Note(NoteCode.PARAMETER_DROPPED, detail))
 
 
 def _named(message: Any) -> Any:
@@ -104,37 +129,52 @@ def _legal(call: Any) -> dict[str, Any] | None:
     return {**call, "function": {**function, "name": legal_name(name, dialect=SCHEMAS)}}
 
 
+def _ceiling(ctx: GenerateContext, own: int, caps: ModelCapabilities | None, notes: list[Note]) -> int:
+    wanted = ctx.max_output_tokens or own
+    most = caps.max_output_tokens if caps is not None else None
+    if most is None or wanted <= most:
+        return wanted
+    notes.append(Note(NoteCode.PARAMETER_CHANGED, f"max_output_tokens: {wanted} became {most}, the model's ceiling"))
+    return most
+
+
 def request_body(
     ctx: GenerateContext,
+    server: ChatServer,
     *,
     model: str,
-    dialect: str,
-    ceiling_key: str,
     ceiling: int,
-    stream: Mapping[str, Any],
+    stream: bool,
+    capabilities: ModelCapabilities | None = None,
 ) -> tuple[dict[str, Any], list[Note]]:
     """The body for a context, and what was changed on the way; keys in a fixed order, the caller's options last.
 
     Args:
         ctx: what to ask; never changed.
+        server: whose habits to follow.
         model: the model's id.
-        dialect: whose native forms in the history are sent verbatim.
-        ceiling_key: "max_completion_tokens" or "max_tokens".
         ceiling: the output ceiling where the context has none.
-        stream: the members that ask for a stream; empty for a whole reply.
+        stream: whether to ask for a stream.
+        capabilities: what the model can do; None where nothing is known.
 
     Raises:
         InvalidRequestError: a message or the tool choice has no form here.
     """
-    messages, notes = render(ctx.messages, dialect)
+    messages, notes = render(ctx.messages, DIALECT)
     messages = [_named(message) for message in messages]
     lead = [{"role": "system", "content": ctx.brief}] if ctx.brief else []
     body: dict[str, Any] = {"model": model, "messages": [*lead, *messages]}
     _tools(ctx, body, notes)
     if _CEILINGS.isdisjoint(ctx.options):
-        body[ceiling_key] = ctx.max_output_tokens or ceiling
-    _settings(ctx, body, notes)
-    body.update(stream)
+        body[server.ceiling_key] = _ceiling(ctx, ceiling, capabilities, notes)
+    if ctx.output is not None:
+        _output(ctx.output, body, notes)
+    body.update(_effort(ctx.effort, server, caps=capabilities, model=model, notes=notes))
+    _sampling(ctx, server, body, notes)
+    if stream:
+        body["stream"] = True
+        if server.stream_usage:
+            body["stream_options"] = {"include_usage": True}
     for key, value in ctx.options.items():
         if key == "stream":
             notes.append(Note(NoteCode.PARAMETER_DROPPED, "options.stream: the way of calling decides that"))

@@ -1,0 +1,62 @@
+"""Tells the listeners, and the log, what happens in one call of a chain."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from itertools import count
+from time import time
+from typing import Any
+
+from isthmus.observability import hooks
+from isthmus.secret import redact
+
+_log = logging.getLogger("isthmus.chain")
+_numbers = count(1)
+_KNOWN = frozenset(hooks.ChainEvent.__dataclass_fields__)
+
+
+class Teller:
+    """Numbers the records of one call.
+
+    Args:
+        chain: the chain's id.
+        run: the run's number.
+        step: which call of its run it is.
+    """
+
+    __slots__ = ("_call", "_chain", "_run", "_seq", "_step", "heard")
+
+    def __init__(self, chain: str, run: int, *, step: int) -> None:
+        self._chain = chain
+        self._run = run
+        self._step = step
+        self._call = next(_numbers)
+        self._seq = 0
+        self.heard = hooks.listening()
+        """Whether anybody listened when the call began."""
+
+    def tell(self, kind: str, fields: Mapping[str, Any], *, loud: bool = False) -> None:
+        """Make one record of a type; fields that no record has go to its `detail`."""
+        if loud:
+            said = (fields["tier"], fields["error_class"], fields["next"], redact(fields["message"]))
+            _log.warning("chain %s: tier %s failed (%s), next: %s: %s", self._chain, *said)
+        if not self.heard:
+            return
+        self._seq += 1
+        known = {name: value for name, value in fields.items() if name in _KNOWN}
+        if "message" in known:
+            known["message"] = redact(known["message"])
+        hooks.emit(
+            hooks.ChainEvent(
+                type=hooks.ChainEventType(kind),
+                chain=self._chain,
+                time=time(),
+                run=self._run,
+                call=self._call,
+                step=self._step,
+                seq=self._seq,
+                **known,
+                detail={name: value for name, value in fields.items() if name not in _KNOWN},
+            )
+        )

@@ -1,0 +1,63 @@
+"""What the definition of a chain fixes, and what a request asks of all its tiers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from isthmus.chain.budget import Budget
+from isthmus.chain.health import Health
+from isthmus.chain.policy import Rules
+from isthmus.chain.prices import Prices
+from isthmus.chain.seams import Markers, Renderer
+from isthmus.chain.tier import Member, lacking
+from isthmus.errors import InvalidRequestError
+from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.limits import RateLimiter
+from isthmus.models.reading import media_needs
+from isthmus.models.retry import Clock
+
+_NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """All that the definition of a chain fixes, and the health of its tiers."""
+
+    id: str
+    members: tuple[Member, ...]
+    rules: Rules
+    timeouts: Timeouts | None
+    clock: Clock
+    sticky: bool
+    health: Health
+    step_seconds: float | None = None
+    budget: Budget | None = None
+    prices: Prices | None = None
+    limits: tuple[RateLimiter | None, ...] = ()
+    context: Renderer | None = None
+    markers: Markers | None = None
+
+
+def needs(ctx: GenerateContext) -> frozenset[str]:
+    """What a request asks of a model, in the words of `supports`."""
+    wanted = media_needs(ctx.messages)
+    if not wanted and not ctx.tools and ctx.output is None:
+        return _NOTHING
+    if ctx.tools:
+        wanted.add("tools")
+    if ctx.output is not None and ctx.output.response_format() is not None:
+        wanted.add("output-schema")
+    return frozenset(wanted)
+
+
+def require(chain_id: str, members: Sequence[Member], *, wanted: Collection[str]) -> None:
+    """See to it that any tier may serve.
+
+    Raises:
+        InvalidRequestError: a tier lacks what is needed; names each tier and what it lacks.
+    """
+    gaps = lacking(members, wanted) if wanted else None
+    if gaps:
+        remedy = "use a tier that does, or declare it in supports if it truly does"
+        raise InvalidRequestError(f"chain {chain_id!r}: {gaps}: {remedy}", code="unsupported")
