@@ -57,7 +57,7 @@ SWAPS: dict[type, type] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
 }
-SECONDS = 60
+SECONDS = 300
 FEW = 12
 _TIMED = frozenset({"loop-free", "cancel", "early-break", "answers"})
 
@@ -238,8 +238,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=40, help="mutants of each module; 0 for all")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--recordings", type=int, default=80, help="recordings of each API")
-    parser.add_argument("--each", type=int, default=24, help="changed forms of each short recording")
+    parser.add_argument("--recordings", type=int, default=30, help="recordings of each API")
+    parser.add_argument("--each", type=int, default=6, help="changed forms of each short recording")
     parser.add_argument("--only", default="", help="the part of a module's name")
     options = parser.parse_args(arguments)
     chance, totals, survivors = random.Random(options.seed), Counter[str](), []
