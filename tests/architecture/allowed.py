@@ -14,7 +14,7 @@ _RANK0 = {
     "isthmus.wire.retryafter",
 }
 _BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
-_SHARED = {"classify", "drive", "endpoint", "openai_chat", "anthropic"}
+_SHARED = {"bodies", "classify", "drive", "endpoint", "openai_chat", "anthropic"}
 _TOP = ("console", "studio", "bulk")
 
 

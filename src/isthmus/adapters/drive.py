@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from email.utils import formatdate
 from typing import Protocol, TypeAlias
 
 from isthmus.adapters.base import ModelAdapter
+from isthmus.adapters.bodies import first_bytes, is_document, too_large
 from isthmus.adapters.codec import Codec, Decoder, Reply, Request, Transport
 from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError
 from isthmus.models.contract import GenerateContext
@@ -19,24 +19,18 @@ from isthmus.observability import hooks
 from isthmus.secret import HIDDEN, Address, Secret, clean_url, redact
 from isthmus.wire.call import Ended, WireReply
 from isthmus.wire.eventstream import EventStreamParser
-from isthmus.wire.frame import Frame
+from isthmus.wire.frame import MOST_BYTES, Frame
 from isthmus.wire.ndjson import NDJSONParser
 from isthmus.wire.sse import SSEParser
 
 _ERROR_BODY = 65_536
 _EXCERPT = 300
 _Parser: TypeAlias = SSEParser | NDJSONParser | EventStreamParser
-_PARSERS: Mapping[str, Callable[[], _Parser]] = {
+_PARSERS: Mapping[str, Callable[[int], _Parser]] = {
     "sse": SSEParser,
     "ndjson": NDJSONParser,
     "eventstream": EventStreamParser,
 }
-_BINARY_TYPE = "application/vnd.amazon.eventstream"
-_STREAM_TYPES = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
-_LIKE_A_STREAM = re.compile(rb"(?:data|event|id|retry|error)?:")
-
-_BLANK = b"\xef\xbb\xbf \t\r\n"
-_TELLING = len(b"event:")
 
 # What a decoder raises on purpose, and on values of a form that it does not expect.
 _FAULTS = (TierError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -71,8 +65,10 @@ class WireAdapter(ModelAdapter):
         transport: how it gets there.
         keys: what authorises it.
         base_url: where; paths are appended.
+        max_reply_bytes: the most bytes that a reply may have, decompressed, and so a bound for the memory it takes.
     """
 
+    max_reply_bytes: int = 256 * 1024 * 1024
     codec: Codec
     transport: Transport
     keys: Keys
@@ -158,6 +154,7 @@ class WireAdapter(ModelAdapter):
                 if hooks.listening():
                     chunks = self._heard(chunks, self._url(request))
                 reading = _Reading(self.codec, request, reply=reply, chunks=chunks, secrets=self.keys.secrets)
+                reading.limit = self.max_reply_bytes
                 # A body may be large, and a reply take long.
                 del request
                 try:
@@ -237,13 +234,16 @@ class _Reading:
         "_parser",
         "_reply",
         "_secrets",
+        "_size",
         "_streamed",
         "_whole",
         "complete",
         "decoder",
+        "limit",
     )
 
     decoder: Decoder
+    limit: int
     _parser: _Parser | None
 
     def __init__(
@@ -261,6 +261,7 @@ class _Reading:
         self._streamed, self._framing = request.call.stream, request.call.framing
         self._reply, self._chunks = reply, chunks
         self._whole = False
+        self._size = 0
         self._parser = None
         self.complete = False
 
@@ -268,7 +269,7 @@ class _Reading:
         """The frames in the next bytes; None at the end of the body, or of the reply.
 
         Raises:
-            ProtocolError: the first bytes are neither of a stream nor of a document; an event is too large.
+            ProtocolError: the first bytes are neither of a stream nor of a document; an event, or all, is too large.
             TransientError: it is a document that was cut.
         """
         parser = self._parser
@@ -280,21 +281,32 @@ class _Reading:
             chunk = await self._chunks.__anext__()
         except StopAsyncIteration:
             return None
+        self._count(chunk)
         return parser.feed(chunk)
+
+    def _count(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        if self._size > self.limit:
+            raise too_large(self.limit)
 
     async def _first(self) -> Iterable[Frame]:
         """The frames in the first bytes, which tell what the reply is: the one of a document is all of it."""
         reply, chunks = self._reply, self._chunks
         kind = reply.headers.get("content-type", "")
-        first = await first_bytes(kind, chunks)
+        first = await first_bytes(kind, chunks, limit=self.limit)
+        self._count(first)
         whole = self._whole = is_document(
             kind, first, streamed=self._streamed, framing=self._framing, secrets=self._secrets(), status=reply.status
         )
         self.decoder = self._codec.decoder(whole=whole)
         if not whole:
-            parser = self._parser = _PARSERS[self._framing]()
+            parser = self._parser = _PARSERS[self._framing](min(self.limit, MOST_BYTES))
             return parser.feed(first)
-        frame = Frame(first + b"".join([chunk async for chunk in chunks]))
+        pieces = [first]
+        async for chunk in chunks:
+            self._count(chunk)
+            pieces.append(chunk)
+        frame = Frame(b"".join(pieces))
         if reply.ended is not Ended.FRAMED and not _is_whole(frame):
             raise TransientError(f"the reply was cut after {len(frame.data)} bytes")
         return (frame,)
@@ -349,62 +361,6 @@ def no_json_form(error: Exception) -> InvalidRequestError:
         f"the request has no JSON form ({error}): its messages, tools and options must be plain values, "
         "and not nested hundreds deep"
     )
-
-
-async def first_bytes(content_type: str, chunks: AsyncIterator[bytes]) -> bytes:
-    """As many of a body's first bytes as tell what it is; the iterator goes on after them."""
-    first = b""
-    async for chunk in chunks:
-        first += chunk
-        if _kind(content_type) in _STREAM_TYPES or len(first.lstrip(_BLANK)) >= _TELLING:
-            break
-    return first
-
-
-def is_document(
-    content_type: str,
-    first: bytes,
-    *,
-    streamed: bool,
-    framing: str = "sse",
-    secrets: Iterable[str] = (),
-    status: int | None = None,
-) -> bool:
-    """Whether a body is one JSON document rather than a stream: what it is decides, not what was asked for.
-
-    Args:
-        content_type: the header.
-        first: what `first_bytes` gave.
-        streamed: whether a stream was asked for.
-        framing: "sse", "ndjson" or "eventstream".
-        secrets: what an error must not show.
-        status: the reply's status, for the error.
-
-    Raises:
-        ProtocolError: it is neither.
-    """
-    kind, start = _kind(content_type), first.lstrip(_BLANK)
-    declared, braced = kind in _STREAM_TYPES, start[:1] in (b"{", b"[")
-    if framing == "eventstream" and not braced:
-        # A message begins with its length, which is far below 2**24: with a zero byte.
-        known = kind == _BINARY_TYPE or first[:1] in (b"", b"\0")
-    elif braced:
-        lines = declared or (framing == "ndjson" and kind != "application/json")
-        return not (streamed and lines)
-    else:
-        known = declared or not start or _LIKE_A_STREAM.match(start) is not None
-    if known:
-        return False
-    excerpt = redact(start[:_EXCERPT].decode("utf-8", "replace"), secrets)
-    raise ProtocolError(
-        f"the reply is {kind or 'of no stated type'}, neither events nor JSON: is the base URL right? {excerpt}",
-        status=status,
-        body=excerpt,
-    )
-
-
-def _kind(content_type: str) -> str:
-    return content_type.split(";")[0].strip().lower()
 
 
 def _with_notes(end: Finish, notes: tuple[Note, ...]) -> Finish:

@@ -76,6 +76,7 @@ async def conform(
     report = Report(Subject(adapter, api_key_canary).name)
     ask = Ask(messages or MESSAGES, tuple(read_tools(TOOLS if tools is None else tools)))
     subject = Subject(adapter, api_key_canary)
+    subject.patience = patience
 
     async def judge(heart: Heart) -> None:
         seen = Seen(subject, ask, told=tools is not None, patience=patience, heart=heart)

@@ -12,8 +12,10 @@ from isthmus.conformance.reading import shown
 from isthmus.conformance.seen import Ask, Given, Heard, Seen, left_over, opened
 from isthmus.conformance.subject import inner
 from isthmus.conformance.watch import LATE
+from isthmus.errors import InvalidRequestError
 from isthmus.models.fold import iterate
 
+_OVER = (InvalidRequestError, IndexError, StopIteration, StopAsyncIteration)
 GROUP = Group()
 law = GROUP.law
 
@@ -221,8 +223,11 @@ async def _concurrent(seen: Seen) -> AsyncIterator[Found]:
     asks = [Ask(_told(seen.ask.messages, word), seen.ask.tools) for word in ("one", "two")]
     judged = False
     for face in seen.faces:
-        expected = await _in_turn(seen, face, asks)
-        if expected is None or expected != await _in_turn(seen, face, asks):
+        expected, error = await _in_turn(seen, face, asks)
+        if error is not None and seen.subject.fresh:
+            what = f"{face}: the second call of one adapter raised {type(error).__name__}"
+            yield Found(what, shown(error), "a reply")
+        if expected is None or expected != (await _in_turn(seen, face, asks))[0]:
             continue
         judged = True
         alone = [_gist(await seen.hear(face, ask)) for ask in asks] if seen.subject.fresh else expected
@@ -250,11 +255,15 @@ def _told(messages: Any, word: str) -> list[dict[str, Any]]:
     return said
 
 
-async def _in_turn(seen: Seen, face: str, asks: list[Ask]) -> list[Any] | None:
-    """What one adapter answers to these, one after another; None where it does not answer all."""
+async def _in_turn(seen: Seen, face: str, asks: list[Ask]) -> tuple[list[Any] | None, BaseException | None]:
+    """What one adapter answers to these, one after another, None where it does not answer all; why it failed later."""
     adapter = await seen.subject.make()
     heards = [await seen.hear(face, ask, adapter=adapter) for ask in asks]
-    return [_gist(heard) for heard in heards] if all(heard.fit for heard in heards) else None
+    if all(heard.fit for heard in heards):
+        return [_gist(heard) for heard in heards], None
+    # A script that is over says so in one of these ways.
+    failed = heards[-1].error if heards[0].fit else None
+    return None, None if isinstance(failed, _OVER) else failed
 
 
 def _gist(heard: Heard) -> Any:

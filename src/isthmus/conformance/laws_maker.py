@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import fields
 
@@ -98,6 +99,9 @@ async def _bookkeeping(seen: Seen) -> AsyncIterator[Found]:
         raise NotJudged("it keeps no request that could be looked at")
 
 
+_QUICK = 0.1
+"""Seconds that capabilities() may take: it is called before each request."""
+_LOOKS = 2
 _NUMBERS = ("context_window", "max_output_tokens")
 
 
@@ -110,7 +114,13 @@ _NUMBERS = ("context_window", "max_output_tokens")
 )
 async def _capabilities(seen: Seen) -> AsyncIterator[Found]:
     try:
-        found = seen.adapter.capabilities()
+        waits = []
+        for _ in range(_LOOKS):
+            started = time.monotonic()
+            found = seen.adapter.capabilities()
+            waits.append(time.monotonic() - started)
+            if asyncio.iscoroutine(found):
+                break
     except Exception as error:
         yield Found(f"capabilities() raised {type(error).__name__}", shown(error), "ModelCapabilities")
         return
@@ -118,6 +128,8 @@ async def _capabilities(seen: Seen) -> AsyncIterator[Found]:
         found.close()
         yield Found("capabilities() is a coroutine: it is called without await", "coroutine", "a plain method")
         return
+    if min(waits) > _QUICK:
+        yield Found("capabilities() takes long: it is called often, in the loop", f"{min(waits):.2f} s", "at once")
     missing = [item.name for item in fields(ModelCapabilities) if not hasattr(found, item.name)]
     if missing:
         yield Found(f"capabilities() has no {missing[0]!r}", shown(found), "ModelCapabilities")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from isthmus.conformance.law import Found, Group, NotJudged, of_shape
 from isthmus.conformance.reading import deltas_joined, is_damaged, shown
 from isthmus.conformance.report import WARNING
-from isthmus.conformance.seen import Heard, Seen
+from isthmus.conformance.seen import Heard, Seen, refuses_tools
 from isthmus.conformance.subject import CannotMake
 from isthmus.errors import CredentialsError, InvalidRequestError, UnavailableError
 from isthmus.models.events import Marker, Reset
@@ -54,7 +54,11 @@ async def _answers(seen: Seen) -> AsyncIterator[Found]:
                 expected="a reply or an error",
             )
             return
+        if heard.unclosed:
+            yield Found(f"{heard.face}: aclose() did not end within the time given", expected="it closes, or raises")
         if heard.error is not None:
+            if refuses_tools(seen, heard):
+                continue
             ran_out = spoke and not seen.subject.fresh and isinstance(heard.error, _RAN_OUT)
             yield Found(
                 f"{heard.face}: raised {type(heard.error).__name__} on an ordinary request{_hint(heard)}",

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isthmus.adapters.base import ChatResponse, ToolCall
+from isthmus.conformance.graph import walk
 from isthmus.conformance.law import Found, Group, Judge, NotJudged
 from isthmus.conformance.reading import Reading, not_json, shown
-from isthmus.conformance.report import WARNING
-from isthmus.conformance.seen import Ask, Seen
+from isthmus.conformance.report import ERROR, WARNING
+from isthmus.conformance.seen import Ask, Seen, refuses_tools
 from isthmus.models.checks import Finding
 from isthmus.models.jsontext import dumps
 from isthmus.models.turn_checks import advise_tool_turn, check_tool_turn
@@ -20,7 +21,7 @@ from isthmus.models.turn_checks import advise_tool_turn, check_tool_turn
 GROUP = Group()
 law = GROUP.law
 
-ODD = "line one\nline 'two' \"quoted\" {braces} %s \\ 🦔 <tag> " + "long " * 60 + "end"
+ODD = "Line one\nline 'two' \"quoted\" {braces} %s \\ 🦔 <tag> \tÉ e\u0301 \ufb01 " + "long " * 2000 + "END"
 """A result that survives only a rendering that leaves it alone."""
 
 
@@ -35,6 +36,7 @@ class Turned:
     error: Exception | None = None
     changed: bool = False
     twice: bool = True
+    grew: bool = False
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -81,7 +83,10 @@ def _turn(adapter: Any, name: str, response: Any, outputs: list[str]) -> Turned:
         turned.turns = adapter.make_tool_turn(response, results)
         first = _spelled(turned.turns)
         turned.findings = check_tool_turn(turned.turns, results)
-        turned.twice = _spelled(adapter.make_tool_turn(response, list(results))) == first
+        count = len(turned.turns) if isinstance(turned.turns, list) else 0
+        again = adapter.make_tool_turn(response, list(results))
+        turned.twice = _spelled(again) == first
+        turned.grew = isinstance(again, list) and len(again) != count
     except Exception as error:
         turned.error = error
         return turned
@@ -133,6 +138,9 @@ async def _turn_made(seen: Seen) -> AsyncIterator[Found]:
                 shown(turned.error),
                 "a list of turns",
             )
+        elif turned.response.text is None and any(item in ("None", "null") for _, item in walk(turned.turns)):
+            said = f"make_tool_turn, {turned.name}: its text is None, and stands in the turns as a word"
+            yield Found(said, shown(turned.turns, 300), "no text, or an empty one")
 
 
 law(
@@ -204,7 +212,8 @@ async def _turn_pure(seen: Seen) -> AsyncIterator[Found]:
             yield Found(f"make_tool_turn, {turned.name}: it changed the reply or the results", expected="unchanged")
         elif not turned.twice:
             said = f"make_tool_turn, {turned.name}: the second time it says something else"
-            yield Found(said, expected="the same", severity=WARNING)
+            longer = turned.grew
+            yield Found(said, expected="the same", severity=ERROR if longer else WARNING)
 
 
 @law(
@@ -224,7 +233,7 @@ async def _turn_read_back(seen: Seen) -> AsyncIterator[Found]:
         own = face in ("chat", "stream_with_tools")
         history = [*seen.ask.messages, *(turned.turns if own else _neutral(turned))]
         heard = await seen.hear(face, Ask(history, seen.ask.tools))
-        if heard.error is not None and seen.subject.fresh:
+        if heard.error is not None and seen.subject.fresh and not refuses_tools(seen, heard):
             yield Found(
                 f"{face}: raised {type(heard.error).__name__} on a transcript with a tool turn",
                 shown(heard.error),

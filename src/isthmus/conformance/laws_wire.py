@@ -10,7 +10,7 @@ from typing import Any
 
 from isthmus.conformance.graph import holds, walk
 from isthmus.conformance.law import Found, Group, NotJudged
-from isthmus.conformance.reading import shown
+from isthmus.conformance.reading import plain, shown
 from isthmus.conformance.reels import Cinema, Reel, Showing
 from isthmus.conformance.report import WARNING
 from isthmus.conformance.seen import Seen
@@ -53,7 +53,8 @@ async def _play(seen: Seen, showing: Showing, *, whole: bool = False, ctx: Gener
     except Exception as error:
         return classify(error)
     finally:
-        await adapter.aclose()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(adapter.aclose(), seen.patience)
     return step if step.error is None else step.error
 
 
@@ -358,14 +359,6 @@ async def _wire_golden(seen: Seen) -> AsyncIterator[Found]:
                 yield Found(said, shown(outcome.get(wrong), 300), shown(result[wrong], 300))
     if not judged:
         raise NotJudged("no recording has a context.json or a result.json beside it")
-
-
-def plain(outcome: Outcome) -> dict[str, Any]:
-    """What a recording amounts to, as `result.json` keeps it: any of its members may be left out there."""
-    if isinstance(outcome, TierError):
-        return {"finish": "error-post", "error": outcome.to_dict()}
-    said: dict[str, Any] = json.loads(json.dumps(outcome.to_dict(), default=str))
-    return said
 
 
 @law(

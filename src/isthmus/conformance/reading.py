@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from isthmus.models.events import CallDelta, Event, Usage
+from isthmus.errors import TierError
+from isthmus.models.events import CallDelta, Event, StepResult, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +148,16 @@ def deltas_joined(reading: Reading) -> dict[int, str]:
         if isinstance(event, CallDelta):
             joined[event.index] = joined.get(event.index, "") + (event.arguments_delta or "")
     return joined
+
+
+def plain(outcome: StepResult | TierError) -> dict[str, Any]:
+    """What a recording amounts to, as `result.json` keeps it: any of its members may be left out there."""
+    if isinstance(outcome, TierError):
+        partial = outcome.partial
+        arrived = partial.to_dict() if isinstance(partial, StepResult) else {}
+        return {**_json(arrived), "finish": "error-post", "error": outcome.to_dict()}
+    return _json(outcome.to_dict())
+
+
+def _json(value: Any) -> dict[str, Any]:
+    return json.loads(json.dumps(value, default=str))  # type: ignore[no-any-return]

@@ -17,6 +17,7 @@ from isthmus.conformance.readers import STREAM_READERS, WHOLE_READERS, read_even
 from isthmus.conformance.reading import Reading
 from isthmus.conformance.subject import CannotMake, Subject, faces_of, inner, raw_method
 from isthmus.conformance.watch import Heart
+from isthmus.errors import InvalidRequestError
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.fold import iterate
 from isthmus.models.stream import EventStream
@@ -61,6 +62,7 @@ class Heard:
     stuck: bool = False
     blocked: float = 0.0
     where: str = ""
+    unclosed: bool = False
     changed: list[str] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -84,7 +86,11 @@ class Given:
         ctx = ask.context()
         self.positional: tuple[Any, ...] = (ctx,)
         self.named: dict[str, Any] = {}
-        self._watched: dict[str, Any] = {"messages": ctx.messages, "tools": [_plain(tool) for tool in ctx.tools]}
+        self._watched: dict[str, Any] = {
+            "messages": ctx.messages,
+            "options": ctx.options,
+            "tools": [_plain(tool) for tool in ctx.tools],
+        }
         self._specs = ctx.tools
         if face in ("chat", "stream_chat", "stream_with_tools"):
             messages, tools = [dict(message) for message in ctx.messages], tool_dicts(ctx.tools)
@@ -205,7 +211,9 @@ class Seen:
         if heard.error is None and not heard.late:
             self._read(heard)
         if own and self.subject.fresh:
-            await self._bounded(lambda: target.aclose(), Heard(face, ask))
+            closing = Heard(face, ask)
+            await self._bounded(lambda: target.aclose(), closing)
+            heard.unclosed = closing.late
         return heard
 
     async def _bounded(self, work: Callable[[], Awaitable[Any]], heard: Heard) -> None:
@@ -235,6 +243,13 @@ class Seen:
             heard.reading = WHOLE_READERS[heard.face](heard.value, tools)
         if heard.reading.reply is not None:
             self.replies.append(heard.reading.reply)
+
+
+def refuses_tools(seen: Seen, heard: Heard) -> bool:
+    """Whether a call was refused for tools that the adapter does not say to take, as it should be."""
+    history = any(message.get("tool_calls") for message in heard.ask.messages)
+    undeclared = bool(heard.ask.tools or history) and "tools" not in seen.adapter.supports
+    return undeclared and isinstance(heard.error, InvalidRequestError)
 
 
 async def prepared(prepare: Callable[..., Any], subject: Subject) -> Any:

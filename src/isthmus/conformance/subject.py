@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Iterator, Mapping
@@ -39,6 +40,7 @@ class Subject:
         self.given = given
         self.canary = canary
         self.settings = dict(settings or {})
+        self.patience = 5.0
         self.name = _name(given)
         ready = isinstance(given, ModelAdapter | Model) or any(
             callable(getattr(given, face, None)) for face in ("stream", "generate")
@@ -87,8 +89,10 @@ class Subject:
             if self.fresh:
                 made = self.given(**{**self.values(), **changes})
                 if inspect.isawaitable(made):
-                    made = await made
+                    made = await asyncio.wait_for(made, self.patience)
             return as_adapter(made)
+        except TimeoutError as error:
+            raise CannotMake(f"nothing was made within {self.patience:g} s") from error
         except Exception as error:
             raise CannotMake(f"{type(error).__name__}: {error}") from error
 

@@ -183,6 +183,9 @@ class Native(_RawSlot):
         object.__setattr__(self, "provider", provider)
         object.__setattr__(self, "held", held)
         object.__setattr__(self, "event_type", event_type)
+        if json is not None and not json.isascii():
+            # What is no UTF-8 is no JSON, and could be neither read nor kept.
+            json.decode("utf-8", "surrogatepass")
         object.__setattr__(self, "json", dumps(payload) if json is None else bytes(json))
 
     @property

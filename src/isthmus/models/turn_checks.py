@@ -39,6 +39,9 @@ def check_tool_turn(turns: Any, results: Sequence[tuple[Any, str]] = ()) -> list
     if results and not asked:
         found.append(Finding("turn-assistant", "no assistant turn: the results would answer calls that nobody made"))
     answers = [turn for turn in turns if not _asks(turn)]
+    early = turns[: turns.index(asked[0])] if asked else []
+    if any(list(_near(early, call.id)) for call, _ in results):
+        found.append(Finding("turn-assistant", "a result stands before the assistant's turn that asks for it"))
     return [*found, *_answered(answers, results), *(_called(asked, results) if asked else ())]
 
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from zlib import crc32
 
 from isthmus.errors import ProtocolError
-from isthmus.wire.frame import Frame
+from isthmus.wire.frame import MOST_BYTES, Frame
 
 HeaderValue: TypeAlias = bool | int | bytes | str
 
@@ -42,7 +42,7 @@ class EventStreamParser:
 
     __slots__ = ("_broken", "_limit", "_names", "_need", "_size", "_tail")
 
-    def __init__(self, limit: int = 64 * 1024 * 1024) -> None:
+    def __init__(self, limit: int = MOST_BYTES) -> None:
         self._limit = limit
         self._tail: list[bytes] = []
         self._size = 0

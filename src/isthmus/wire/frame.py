@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+MOST_BYTES = 64 * 1024 * 1024
+"""The most bytes of one frame, where its reader is told no other number."""
+
 
 class Frame(NamedTuple):
     """One message of a stream, undecoded.

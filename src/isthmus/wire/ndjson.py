@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from isthmus.errors import ProtocolError
-from isthmus.wire.frame import Frame
+from isthmus.wire.frame import MOST_BYTES, Frame
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -19,7 +19,7 @@ class NDJSONParser:
 
     __slots__ = ("_limit", "_size", "_started", "_tail")
 
-    def __init__(self, limit: int = 64 * 1024 * 1024) -> None:
+    def __init__(self, limit: int = MOST_BYTES) -> None:
         self._limit = limit
         self._tail: list[bytes] = []
         self._size = 0

@@ -23,11 +23,27 @@ class PartialJson:
 
     It holds complete values, and strings as far as they have come: a number, a literal or a key is shown once it is
     complete. So what is shown of a prefix is contained in what is shown of any longer one (unless a key is repeated).
+
+    Args:
+        depth: how many objects and lists may stand in each other; what is deeper is no value that others could read.
     """
 
-    __slots__ = ("_escape", "_first", "_high", "_is_key", "_open", "_pieces", "_read", "_root", "changes", "ok")
+    __slots__ = (
+        "_depth",
+        "_escape",
+        "_first",
+        "_high",
+        "_is_key",
+        "_open",
+        "_pieces",
+        "_read",
+        "_root",
+        "changes",
+        "ok",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int = 256) -> None:
+        self._depth = depth
         self._open: list[tuple[Any, list[str]]] = []
         self._root: Any = _NOTHING
         self._pieces: list[str] = []
@@ -80,6 +96,7 @@ class PartialJson:
             return place
         char = text[place]
         if char in "{[":
+            self.ok = len(self._open) < self._depth
             self._open.append(({} if char == "{" else [], []))
             self._read, self._first = (self._key if char == "{" else self._value), True
             self.changes += 1

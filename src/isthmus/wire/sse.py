@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import repeat
 
 from isthmus.errors import ProtocolError
-from isthmus.wire.frame import Frame
+from isthmus.wire.frame import MOST_BYTES, Frame
 
 _BOM = b"\xef\xbb\xbf"
 _BARE = frozenset({"end", "error"})
@@ -46,7 +46,7 @@ class SSEParser:
         "_tail_size",
     )
 
-    def __init__(self, limit: int = 64 * 1024 * 1024) -> None:
+    def __init__(self, limit: int = MOST_BYTES) -> None:
         self._limit = limit
         self._lead: bytes | None = b""
         # Whether the next bytes begin an event: nothing of an earlier one is held.

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from isthmus.adapters.bodies import too_large
 from isthmus.adapters.drive import no_json_form
 from isthmus.adapters.model_face import closed_on, judged, repair_of, response_step, unless_cancelled
 from isthmus.adapters.openai_responses.codec import ResponsesCodec
@@ -40,7 +41,7 @@ from isthmus.models.output import resolve_output_schema
 from isthmus.models.responses import ModelResponse, ModelStreamEvent
 from isthmus.models.retry import RetryPolicy, tried
 from isthmus.secret import redact
-from isthmus.wire.frame import Frame
+from isthmus.wire.frame import MOST_BYTES, Frame
 from isthmus.wire.sse import SSEParser
 
 _LATER = ("websocket", "async_tools")
@@ -78,6 +79,8 @@ class ResponsesClient(Model[ModelResponse]):
     """
 
     handles_retries = True
+    max_reply_bytes: int = 256 * 1024 * 1024
+    """The most bytes that a reply may have, decompressed."""
     supports = frozenset({"tools", "parallel-tools", "images", "documents", "output-schema"})
 
     def __init__(self, config: Config, refusal_context: str | None = None, **default_call_args: Any) -> None:
@@ -251,9 +254,9 @@ class ResponsesClient(Model[ModelResponse]):
         """The events of a reply, whichever way it came."""
         decoder, fold = asked.codec.decoder(whole=False), Fold()
         try:
-            await reply.begin(streamed=asked.streamed)
+            await reply.begin(streamed=asked.streamed, limit=self.max_reply_bytes)
             decoder = asked.codec.decoder(whole=not reply.is_stream)
-            async for frames in _frames(reply):
+            async for frames in _frames(reply, self.max_reply_bytes):
                 for frame in frames:
                     events = list(decoder.feed(frame))
                     fold.extend(events)
@@ -331,15 +334,24 @@ class ResponsesFactory(Factory[ModelResponse]):
     client = ResponsesClient
 
 
-async def _frames(reply: SdkReply) -> AsyncIterator[Iterable[Frame]]:
+async def _frames(reply: SdkReply, limit: int) -> AsyncIterator[Iterable[Frame]]:
     if not reply.is_stream:
-        body = b"".join([chunk async for chunk in reply.chunks()])
+        body = b"".join([chunk async for chunk in _counted(reply, limit)])
         yield (Frame(body),)
         return
-    parser = SSEParser()
-    async for chunk in reply.chunks():
+    parser = SSEParser(min(limit, MOST_BYTES))
+    async for chunk in _counted(reply, limit):
         yield parser.feed(chunk)
     yield parser.close()
+
+
+async def _counted(reply: SdkReply, limit: int) -> AsyncIterator[bytes]:
+    size = 0
+    async for chunk in reply.chunks():
+        size += len(chunk)
+        if size > limit:
+            raise too_large(limit)
+        yield chunk
 
 
 def _shown(events: list[Event], frame: Frame, decoder: ResponsesDecoder) -> Iterable[ModelStreamEvent]:

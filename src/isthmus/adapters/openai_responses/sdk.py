@@ -9,8 +9,8 @@ from email.utils import formatdate
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from isthmus.adapters.bodies import first_bytes, is_document
 from isthmus.adapters.classify import classify_reply
-from isthmus.adapters.drive import first_bytes, is_document
 from isthmus.errors import ConfigError, ErrorClass, MissingDependencyError, TierError, TransientError
 from isthmus.models.config import Config
 from isthmus.models.retry import RetryPolicy
@@ -100,15 +100,15 @@ class SdkReply:
         self.is_stream = True
         self.ended = Ended.FRAMED
 
-    async def begin(self, *, streamed: bool) -> None:
+    async def begin(self, *, streamed: bool, limit: int) -> None:
         """Read as much as tells what it is.
 
         Raises:
-            ProtocolError: it is neither events nor JSON.
+            ProtocolError: it is neither events nor JSON, or larger than `limit` bytes.
             Exception: the SDK's own, with what it means here as its `classified`.
         """
         kind = str(self._reply.headers.get("content-type", ""))
-        self._first = await first_bytes(kind, self._rest)
+        self._first = await first_bytes(kind, self._rest, limit=limit)
         self.is_stream = not is_document(kind, self._first, streamed=streamed, secrets=[self._secret])
 
     async def chunks(self) -> AsyncIterator[bytes]:
