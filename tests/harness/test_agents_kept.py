@@ -538,3 +538,18 @@ async def test_attempts_of_the_runner_come_before_any_content() -> None:
     with pytest.raises(ChainExhausted):
         await agent(owned, runner=Runner(max_attempts=5)).run("x")
     assert len(owned.seen) == 1
+
+
+async def test_a_tool_may_fork_the_agent_that_runs_it() -> None:
+    """A fork waits for nobody, and sees the conversation as it was committed last."""
+
+    async def ask(question: str) -> str:
+        """Ask."""
+        return (await kept.fork(question)).text
+
+    model = Turns(says("A"), asks(call("ask", question="why?")), says("because"), says("B"))
+    kept = agent(model, tools=[ask])
+    await kept.run("one")
+    result = await asyncio.wait_for(kept.run("two"), 5)
+    assert contents(model.seen[2].messages) == ["one", "A", "why?"]
+    assert contents(result.run_state.history)[2:] == ["two", None, "because", "B"]
