@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 
 from isthmus.errors import TierError
-from isthmus.models.jsontext import dumps, loads
+from isthmus.models.jsontext import dumps, loads, utf8
 from isthmus.wire.frame import Frame
 
 
@@ -183,10 +183,7 @@ class Native(_RawSlot):
         object.__setattr__(self, "provider", provider)
         object.__setattr__(self, "held", held)
         object.__setattr__(self, "event_type", event_type)
-        if json is not None and not json.isascii():
-            # What is no UTF-8 is no JSON, and could be neither read nor kept.
-            json.decode("utf-8", "surrogatepass")
-        object.__setattr__(self, "json", dumps(payload) if json is None else bytes(json))
+        object.__setattr__(self, "json", dumps(payload) if json is None else utf8(json))
 
     @property
     def payload(self) -> Any:

@@ -97,6 +97,17 @@ def fields(data: bytes | str | msgspec.Raw) -> dict[str, msgspec.Raw]:
         raise ValueError(f"not a JSON object: {error}") from None
 
 
+def utf8(data: bytes) -> bytes:
+    """The bytes of a JSON text that nobody has decoded yet; lone surrogates may stand in it.
+
+    Raises:
+        ValueError: they are no UTF-8, so no JSON, and could be neither read nor kept.
+    """
+    if not data.isascii():
+        data.decode("utf-8", "surrogatepass")
+    return bytes(data)
+
+
 def dumps(value: Any) -> bytes:
     """Encode to compact UTF-8 JSON; `Raw` values stand in it verbatim."""
     try:
