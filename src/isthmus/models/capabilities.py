@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from isthmus.models.events import Note, NoteCode
+
 _log = logging.getLogger("isthmus.models.capabilities")
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
@@ -104,6 +106,21 @@ def apply_thinking(
         return kwargs
     lowered(model)
     return _at(kwargs, "low")
+
+
+def within(wanted: int, capabilities: ModelCapabilities | None, *, notes: list[Note]) -> int:
+    """The output ceiling that is sent: never more than the model's; a lower one is noted.
+
+    Args:
+        wanted: what the request or the adapter asks for, in tokens.
+        capabilities: what the model can do; None where nothing is known.
+        notes: takes a note of the change.
+    """
+    most = capabilities.max_output_tokens if capabilities is not None else None
+    if most is None or wanted <= most:
+        return wanted
+    notes.append(Note(NoteCode.PARAMETER_CHANGED, f"max_output_tokens: {wanted} became {most}, the model's ceiling"))
+    return most
 
 
 def lowered(model: str) -> str:

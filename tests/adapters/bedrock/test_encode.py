@@ -377,3 +377,14 @@ def test_a_text_in_converses_own_form_is_one():
     said = [{"text": "x"}, {"cachePoint": {"type": "default"}}]
     body, _ = request({"role": "user", "content": said})
     assert body["messages"] == [{"role": "user", "content": said}]
+
+
+def test_the_models_ceiling_and_its_thinking_are_followed_by_converse():
+    """`max_output_tokens` lowers what any vendor's model is asked for; without adaptive thinking no effort is sent."""
+    caps = ModelCapabilities(max_output_tokens=5000, adaptive_thinking=False)
+    for model in ("amazon.m", "anthropic.m"):
+        codec = ConverseCodec(model, Defaults(effort="high", capabilities=caps))
+        body, made = request({"role": "user", "content": "q"}, codec=codec)
+        assert body["inferenceConfig"] == {"maxTokens": 5000}
+        assert not {"outputConfig", "additionalModelRequestFields"} & body.keys()
+        assert "parameter-changed" in codes(made)

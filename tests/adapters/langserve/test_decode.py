@@ -7,7 +7,7 @@ import json
 import pytest
 
 from isthmus.adapters.base import ToolCall
-from isthmus.errors import ProtocolError, TransientError, UnavailableError
+from isthmus.errors import AdapterError, ProtocolError, TransientError, UnavailableError
 from isthmus.models.events import Call, CallDelta, NoteCode, Reasoning, StepResult, Text
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
@@ -400,3 +400,10 @@ def test_the_older_shape_has_its_tokens_beside_the_generations() -> None:
     assert (step.text, step.finish) == ("Hello", "length")
     assert step.usage is not None
     assert (step.usage.input_tokens, step.usage.output_tokens) == (3, 2)
+
+
+@pytest.mark.parametrize("returned", [None, ("x", []), "text"])
+def test_a_reading_of_the_wrong_form_is_named(returned: object) -> None:
+    """A hook that does not return its three parts is told so, not passed over."""
+    with pytest.raises(AdapterError, match="_parse_output must return"):
+        body(HELLO, parse=lambda output: returned)

@@ -291,3 +291,13 @@ def test_the_pages_thinking_override() -> None:
 
     assert made(effort="off") == {}
     assert made(effort="high")["output_config"] == {"effort": "high"}
+
+
+@pytest.mark.parametrize(("wanted", "sent"), [(64000, {"max_tokens": 5000}), (100, {"max_tokens": 100}), (None, {})])
+def test_no_request_asks_for_more_than_the_model_gives(wanted: int | None, sent: dict[str, int]) -> None:
+    """The table lowers a request's own ceiling too, and noted; it raises none, and sets none."""
+    one = LangServeAdapter(base_url="http://localhost", model="m", model_limits={"": {"max_output_tokens": 5000}})
+    ctx = GenerateContext(messages=({"role": "user", "content": "Hi"},), max_output_tokens=wanted)
+    request = one.codec.encode(ctx, stream=False)
+    assert json.loads(request.call.body)["kwargs"] == sent
+    assert [str(note.code) for note in request.notes] == (["parameter-changed"] if wanted == 64000 else [])

@@ -128,3 +128,17 @@ async def test_a_configured_ceiling_is_sent() -> None:
             async with aclosing(adapter_for(server, max_tokens=ceiling)) as adapter:
                 await adapter.generate(CTX)
             assert json.loads(server.requests[-1].body)["max_output_tokens"] == expected
+
+
+@pytest.mark.parametrize("wanted", [None, 64000])
+async def test_the_models_ceiling_and_its_thinking_are_followed_at_each_turn(wanted: int | None) -> None:
+    """`max_output_tokens` lowers the default too, `adaptive_thinking = false` leaves the effort out, both noted."""
+    limits = {"": {"max_output_tokens": 5000, "adaptive_thinking": False}}
+    async with LoopbackServer([answer(response(message()))]) as server:
+        adapter = OpenAIResponsesAdapter(
+            "m", base_url=server.url, max_tokens=wanted, effort="high", model_limits=limits
+        )
+        step = await adapter.generate(GenerateContext(messages=(USER,)))
+        await adapter.aclose()
+        assert sent(server) == {"model": "m", "input": [USER], "max_output_tokens": 5000}
+    assert [str(note.code) for note in step.notes] == ["parameter-changed", "parameter-dropped"]

@@ -97,6 +97,7 @@ def test_every_error_reply_has_one_class() -> None:
         seen.add((row.status, str(error.error_class)))
     assert seen == {
         (400, "credentials"),
+        (400, "invalid"),
         (400, "overflow"),
         (400, "unavailable"),
         (401, "credentials"),

@@ -10,7 +10,7 @@ from isthmus.adapters.anthropic.markers import mark_prompt, sorted_tools
 from isthmus.adapters.anthropic.names import SCHEMAS, wire_name
 from isthmus.adapters.anthropic.turns import Transcript
 from isthmus.errors import InvalidRequestError
-from isthmus.models.capabilities import ModelCapabilities, apply_thinking, lowered
+from isthmus.models.capabilities import ModelCapabilities, apply_thinking, lowered, within
 from isthmus.models.contract import GenerateContext
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.events import Note, NoteCode
@@ -173,12 +173,7 @@ class _Body:
     def ceiling(self) -> int:
         """The output ceiling: the context's, else the adapter's, and never more than the model's."""
         wanted = self._ctx.max_output_tokens or self._defaults.max_tokens or MAX_TOKENS
-        caps = self._defaults.capabilities
-        most = caps.max_output_tokens if caps is not None else None
-        if most is None or wanted <= most:
-            return wanted
-        self.note(NoteCode.PARAMETER_CHANGED, f"max_output_tokens: {wanted} became {most}, the model's ceiling")
-        return most
+        return within(wanted, self._defaults.capabilities, notes=self.notes)
 
     def thinking(self, effort: str | None) -> dict[str, Any]:
         """Adaptive thinking at a named level, even one that the model may refuse; "off" is what it needs to be off."""

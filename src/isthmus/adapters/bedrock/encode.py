@@ -10,7 +10,7 @@ from isthmus.adapters.bedrock.names import MESSAGES_VENDOR, SCHEMAS
 from isthmus.adapters.bedrock.points import place_points
 from isthmus.adapters.bedrock.turns import ConverseTranscript
 from isthmus.errors import InvalidRequestError
-from isthmus.models.capabilities import EFFORTS, apply_thinking
+from isthmus.models.capabilities import EFFORTS, ModelCapabilities, apply_thinking, within
 from isthmus.models.contract import GenerateContext
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.dialects import legal_name
@@ -46,7 +46,7 @@ def build_body(
         body["system"] = system
     effort = ctx.effort if ctx.effort is not None else defaults.effort
     thinking, level = _thinking(effort, defaults.capabilities, vendor=vendor, model=model)
-    body["inferenceConfig"] = maker.inference(defaults.max_tokens or MAX_TOKENS)
+    body["inferenceConfig"] = maker.inference(defaults.max_tokens or MAX_TOKENS, defaults.capabilities)
     body.update(maker.tools(_thinks(ctx.options.get(_EXTRA)) or _thinks(thinking)))
     output = {**maker.output(), **level}
     if output:
@@ -63,13 +63,11 @@ def _thinking(
     effort: str | None, capabilities: Any, *, vendor: str, model: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What asks for a level of effort: the model's own fields, and `outputConfig.effort`; Converse, 2026-11."""
-    if effort is None:
+    if effort is None or (capabilities is not None and not capabilities.adaptive_thinking):
         return {}, {}
     if vendor != MESSAGES_VENDOR:
         level = effort.strip().lower()
         return {}, {"effort": level} if level in EFFORTS else {}
-    if capabilities is not None and not capabilities.adaptive_thinking:
-        return {}, {}
     fields = apply_thinking({}, effort, capabilities, model)
     return fields, fields.pop("output_config", {})
 
@@ -95,9 +93,9 @@ class _Body:
             raise InvalidRequestError(f"{detail} (on_unsupported is 'error')")
         self._note(detail, code)
 
-    def inference(self, ceiling: int) -> dict[str, Any]:
+    def inference(self, ceiling: int, capabilities: ModelCapabilities | None) -> dict[str, Any]:
         ctx = self._ctx
-        made: dict[str, Any] = {"maxTokens": ctx.max_output_tokens or ceiling}
+        made: dict[str, Any] = {"maxTokens": within(ctx.max_output_tokens or ceiling, capabilities, notes=self.notes)}
         if ctx.temperature is not None:
             made["temperature"] = ctx.temperature
         if ctx.top_p is not None:

@@ -12,9 +12,10 @@ from isthmus.adapters.drive import WireAdapter
 from isthmus.adapters.langserve.calls import settle, shown
 from isthmus.adapters.langserve.codec import LangServeCodec
 from isthmus.adapters.langserve.decode import Parse
-from isthmus.adapters.langserve.payload import Shape, marker
+from isthmus.adapters.langserve.payload import Asked, Shape, marker
 from isthmus.adapters.langserve.reply import read
 from isthmus.errors import ConfigError, TierError
+from isthmus.models.capabilities import within
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event
 from isthmus.models.fold import close
@@ -148,8 +149,10 @@ class LangServeAdapter(WireAdapter):
             messages: role dicts; the caller's to change.
             tools: {name, description, input_schema} each; the caller's to change.
         """
-        effort = self.effort if self.capabilities().adaptive_thinking else None
-        return self._shape.body(messages, tools, system=self.system, max_tokens=self.max_tokens, effort=effort)
+        caps = self.capabilities()
+        effort = self.effort if caps.adaptive_thinking else None
+        ceiling = within(self.max_tokens, caps, notes=messages.notes if isinstance(messages, Asked) else [])
+        return self._shape.body(messages, tools, system=self.system, max_tokens=ceiling, effort=effort)
 
     def _parse_output(self, output: Any) -> tuple[str, list[ToolCall], dict[str, Any]]:
         """Text, calls and usage of an output, however it is wrapped.

@@ -27,7 +27,7 @@ from isthmus.adapters.langserve.reply import (
 )
 from isthmus.adapters.openai_chat.calls import Calls, Settled
 from isthmus.adapters.openai_chat.merge import exact
-from isthmus.errors import ProtocolError, TierError, TransientError
+from isthmus.errors import AdapterError, ProtocolError, TierError, TransientError
 from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, framed
 from isthmus.models.finish import finish_of
 from isthmus.models.jsontext import dumps
@@ -229,7 +229,7 @@ class LangServeDecoder:
         answer = self._answer(output, notes)
         # Why the last model stopped says nothing of an answer that the server made of its words.
         borrowed = answer.reason is not None and read(output).reason is None
-        said = self._parse(output) if self._parse is not None else None
+        said = None if self._parse is None else _three(self._parse(output))
         own = None if said is None else said[0] or ""
         if answer.message is not None and not self._reasoned:
             yield from reasonings(answer.message)
@@ -286,6 +286,12 @@ class LangServeDecoder:
                 "false, or let _parse_output keep the text"
             )
         return text[len(shown) :]
+
+
+def _three(said: Any) -> tuple[Any, Any, Any]:
+    if not isinstance(said, tuple | list) or len(said) != 3:
+        raise AdapterError(f"_parse_output must return (text, [ToolCall, …], usage), not {said!r:.80}")
+    return said[0], said[1], said[2]
 
 
 def _root(run: str, kind: str, value: Mapping[str, Any]) -> str | None:

@@ -9,7 +9,7 @@ from isthmus.adapters.openai_chat.history import render
 from isthmus.adapters.openai_chat.reply import DIALECT
 from isthmus.adapters.openai_chat.server import ChatServer
 from isthmus.errors import InvalidRequestError
-from isthmus.models.capabilities import ModelCapabilities, lowered
+from isthmus.models.capabilities import ModelCapabilities, lowered, within
 from isthmus.models.contract import GenerateContext, OutputForm, ToolSpec
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.dialects import legal_name
@@ -129,15 +129,6 @@ def _legal(call: Any) -> dict[str, Any] | None:
     return {**call, "function": {**function, "name": legal_name(name, dialect=SCHEMAS)}}
 
 
-def _ceiling(ctx: GenerateContext, own: int, caps: ModelCapabilities | None, notes: list[Note]) -> int:
-    wanted = ctx.max_output_tokens or own
-    most = caps.max_output_tokens if caps is not None else None
-    if most is None or wanted <= most:
-        return wanted
-    notes.append(Note(NoteCode.PARAMETER_CHANGED, f"max_output_tokens: {wanted} became {most}, the model's ceiling"))
-    return most
-
-
 def request_body(
     ctx: GenerateContext,
     server: ChatServer,
@@ -166,7 +157,7 @@ def request_body(
     body: dict[str, Any] = {"model": model, "messages": [*lead, *messages]}
     _tools(ctx, body, notes)
     if _CEILINGS.isdisjoint(ctx.options):
-        body[server.ceiling_key] = _ceiling(ctx, ceiling, capabilities, notes)
+        body[server.ceiling_key] = within(ctx.max_output_tokens or ceiling, capabilities, notes=notes)
     if ctx.output is not None:
         _output(ctx.output, body, notes)
     body.update(_effort(ctx.effort, server, caps=capabilities, model=model, notes=notes))

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from isthmus.adapters.codec import Transport
+from isthmus.adapters.codec import Request, Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.adapters.openai_responses.codec import ResponsesCodec
 from isthmus.adapters.openai_responses.encode import DEFAULT_CEILING
-from isthmus.models.contract import Timeouts
+from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.secret import Secret
 from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
@@ -43,6 +43,7 @@ class OpenAIResponsesAdapter(WireAdapter):
 
     provider = "openai-responses"
     supports = frozenset({"tools", "parallel-tools", "images", "documents", "output-schema"})
+    codec: ResponsesCodec
 
     def __init__(
         self,
@@ -83,3 +84,6 @@ class OpenAIResponsesAdapter(WireAdapter):
         )
         codec = ResponsesCodec(model, max_tokens=self.max_tokens, system=system, effort=effort, temperature=temperature)
         self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
+
+    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())

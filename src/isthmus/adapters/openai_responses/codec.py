@@ -10,6 +10,7 @@ from isthmus.adapters.openai_responses.decode import ResponsesDecoder
 from isthmus.adapters.openai_responses.encode import DEFAULT_CEILING, request_body
 from isthmus.adapters.openai_responses.tools import SCHEMAS
 from isthmus.errors import TierError
+from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext
 from isthmus.models.dialects import legal_name
 from isthmus.models.messages import sendable
@@ -47,8 +48,13 @@ class ResponsesCodec:
         # The inverse of the names sent so far: the same for every call, so calls may share it.
         self._names: dict[str, str] = {}
 
-    def encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+    def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; the context is never changed.
+
+        Args:
+            ctx: what to ask.
+            stream: whether events are asked for.
+            capabilities: what the model can do; None where nothing is known.
 
         Raises:
             InvalidRequestError: a message, a tool or the tool choice has no form here; names it.
@@ -59,7 +65,7 @@ class ResponsesCodec:
             effort=self._effort if ctx.effort is None else ctx.effort,
             temperature=self._temperature if ctx.temperature is None else ctx.temperature,
         )
-        body, notes = request_body(ctx, model=self.model, ceiling=self._ceiling)
+        body, notes = request_body(ctx, model=self.model, ceiling=self._ceiling, capabilities=capabilities)
         self.learn(ctx)
         asked = {**body, "stream": True} if stream else body
         return Request(WireCall(path="/responses", body=sendable(asked), stream=stream), tuple(notes))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from isthmus.adapters.openai_responses.history import render
 from isthmus.adapters.openai_responses.tools import SCHEMAS, put_tools
 from isthmus.errors import InvalidRequestError
+from isthmus.models.capabilities import ModelCapabilities, within
 from isthmus.models.contract import GenerateContext, OutputForm
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.reshape import normalise
@@ -21,13 +23,16 @@ _ENCRYPTED = "reasoning.encrypted_content"
 _READ = frozenset(("tools", "tool_choice", "text", "reasoning", "max_tokens", "reasoning_effort", "verbosity"))
 
 
-def request_body(ctx: GenerateContext, *, model: str, ceiling: int | None) -> tuple[dict[str, Any], list[Note]]:
+def request_body(
+    ctx: GenerateContext, *, model: str, ceiling: int | None, capabilities: ModelCapabilities | None = None
+) -> tuple[dict[str, Any], list[Note]]:
     """The body for a context, and what was changed on the way; keys in a fixed order, the caller's options last.
 
     Args:
         ctx: what to ask; never changed.
         model: the model's id.
         ceiling: the output ceiling where the context has none; None sends none.
+        capabilities: what the model can do; None where nothing is known.
 
     Raises:
         InvalidRequestError: a message, a tool, the tool choice or an option has no form here; names it.
@@ -41,7 +46,11 @@ def request_body(ctx: GenerateContext, *, model: str, ceiling: int | None) -> tu
     put_tools(ctx, body, notes=notes)
     limit = ctx.max_output_tokens or ctx.options.get("max_tokens") or ceiling
     if limit and "max_output_tokens" not in ctx.options:
-        body["max_output_tokens"] = limit
+        body["max_output_tokens"] = within(limit, capabilities, notes=notes) if isinstance(limit, int) else limit
+    if ctx.effort and capabilities is not None and not capabilities.adaptive_thinking:
+        if ctx.effort.lower() not in _NO_EFFORT:
+            notes.append(Note(NoteCode.PARAMETER_DROPPED, f"effort {ctx.effort!r}: this endpoint takes none"))
+        ctx = replace(ctx, effort=None)
     for name, put in _MERGED.items():
         merged = put(ctx, notes)
         if merged:
