@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from isthmus.errors import TierError, UnclassifiedError
+from isthmus.errors import ChainCut, TierError, UnclassifiedError
 from isthmus.harness.effects import Aborted, CallModel, Done, Effect, Emit, Failed, Replied, Report, RunTools, ToolsRan
 from isthmus.harness.loop import LoopState, Next, advance
 from isthmus.harness.outcome import Outcome, RunResult
@@ -39,6 +39,7 @@ class Run:
         context: what tools are told.
         active: what is called: the run's own copy of a chain.
         before: how many tries that had made before.
+        tries: how many it had made before the call that is being read.
     """
 
     state: LoopState
@@ -53,6 +54,7 @@ class Run:
     concluded: bool = False
     active: Any = None
     before: int = 0
+    tries: int = 0
 
     def next(self) -> Effect | None:
         """The next effect to carry out; None once the run is over."""
@@ -71,6 +73,7 @@ class Run:
 
     def call(self, model: Any, effect: CallModel) -> tuple[EventStream, Passage]:
         """Begin a model call."""
+        self.tries = len(getattr(model, "attempts", ()))
         stream = model.stream(effect.ctx)
         self.reading = stream if isinstance(stream, EventStream) else EventStream(stream)
         self.passage = Passage(effect)
@@ -84,7 +87,9 @@ class Run:
         step = passage.read(await stream.result() if failure is None else stream.partial(failure))
         self.effects.extend(Emit(event) for event in passage.rest())
         if failure is not None and not step.events:
-            self.report(Failed(failure))
+            # What a budget or a window forbids is cut before anybody is called.
+            cut = isinstance(failure, ChainCut) and len(getattr(self.active, "attempts", ())) == self.tries
+            self.report(Failed(failure, called=not cut))
         else:
             self.report(Replied(step, passage.said(step, whole=failure is None), tier))
 
