@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 import sys
 from pathlib import Path
 
@@ -76,3 +78,13 @@ def test_the_version_is_the_one_of_the_distribution() -> None:
     project = Path(__file__).resolve().parents[1] / "pyproject.toml"
     assert f'version = "{isthmus.__version__}"' in project.read_text()
     assert sys.modules["isthmus.version"].__version__ == isthmus.__version__
+
+
+def test_no_name_of_a_door_is_that_of_a_module_behind_it() -> None:
+    """A module that is imported takes its name in its package: a function of that name would be gone."""
+    doors = [info.name for info in pkgutil.walk_packages(isthmus.__path__, "isthmus.") if info.ispkg]
+    assert "isthmus.conformance" in doors
+    for name in doors:
+        door = importlib.import_module(name)
+        behind = {info.name for info in pkgutil.iter_modules(door.__path__)}
+        assert not behind & set(getattr(door, "__all__", ())), name

@@ -1,31 +1,29 @@
-"""Every error that Isthmus raises, as one tree.
+"""Every error that Isthmus raises, as one tree; knows nothing of providers, transports or messages.
 
-    IsthmusError
-    ├── ModelsException                 a model failed, or did what it may not
-    │   ├── TierError                   a model call failed, classified
-    │   │   ├── TransientError          worth another try on the same tier
-    │   │   ├── UnavailableError        down, overloaded or gone: next tier at once
-    │   │   │   ├── ChainExhausted      every tier of a chain failed
-    │   │   │   └── ChainCut            a chain's own time, budget or window was used up
-    │   │   ├── CredentialsError        key, permission or billing
-    │   │   ├── ContextOverflowError    the prompt does not fit
-    │   │   ├── RefusedError            content policy, before any content
-    │   │   ├── InvalidRequestError     the request is wrong (also a ValueError)
-    │   │   ├── ProtocolError           the other side, or an adapter, broke its contract
-    │   │   └── UnclassifiedError       anything else
-    │   └── ModelBehaviorError          the model answered what it may not answer
-    ├── ConfigError                 a setting is wrong (also a ValueError)
-    ├── AdapterError                an adapter class is not usable (also a TypeError)
-    ├── OutputError                 a reply is not of the form that was asked for (also a ValueError)
-    │   └── OutputTruncatedError    it was cut at the output limit
-    ├── OutputDefinitionError       a form cannot be asked for (also a ValueError and a TypeError)
-    ├── CallCancelledError          a call was given up: its token was cancelled (also an InterruptedError)
-    ├── ToolDefinitionError         a tool cannot be offered (also a ValueError)
-    ├── PromptError                 a prompt cannot be made or rendered (also a ValueError and a TypeError)
-    ├── MissingDependencyError      an optional package is absent (also an ImportError)
-    └── LiveCallError               a test was about to reach another machine (also a RuntimeError)
-
-Knows nothing of providers, transports or messages.
+IsthmusError
+├── ModelsException                 a model failed, or did what it may not
+│   ├── TierError                   a model call failed, classified
+│   │   ├── TransientError          worth another try on the same tier
+│   │   ├── UnavailableError        down, overloaded or gone: next tier at once
+│   │   │   ├── ChainExhausted      every tier of a chain failed
+│   │   │   └── ChainCut            a chain's own time, budget or window was used up
+│   │   ├── CredentialsError        key, permission or billing
+│   │   ├── ContextOverflowError    the prompt does not fit
+│   │   ├── RefusedError            content policy, before any content
+│   │   ├── InvalidRequestError     the request is wrong (also a ValueError)
+│   │   ├── ProtocolError           the other side, or an adapter, broke its contract
+│   │   └── UnclassifiedError       anything else
+│   └── ModelBehaviorError          the model answered what it may not answer
+├── ConfigError                 a setting is wrong (also a ValueError)
+├── AdapterError                an adapter class is not usable (also a TypeError)
+├── OutputError                 a reply is not of the form that was asked for (also a ValueError)
+│   └── OutputTruncatedError    it was cut at the output limit
+├── OutputDefinitionError       a form cannot be asked for (also a ValueError and a TypeError)
+├── CallCancelledError          a call was given up: its token was cancelled (also an InterruptedError)
+├── ToolDefinitionError         a tool cannot be offered (also a ValueError)
+├── PromptError                 a prompt cannot be made or rendered (also a ValueError and a TypeError)
+├── MissingDependencyError      an optional package is absent (also an ImportError)
+└── LiveCallError               a test was about to reach another machine (also a RuntimeError)
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from isthmus.adapters import registry
 from isthmus.adapters.openai_chat import OpenAIChatAdapter
 from isthmus.build import findings
 from isthmus.conformance import conform
-from isthmus.conformance.replay import replay
+from isthmus.conformance.playback import replay
 from isthmus.errors import ConfigError, CredentialsError, InvalidRequestError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.fold import consume_stream

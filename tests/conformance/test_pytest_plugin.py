@@ -65,7 +65,7 @@ def test_one_line_is_enough(tmp_path: Path) -> None:
 def test_the_plugin_loads_no_kit_by_itself() -> None:
     """F31: a run of pytest without the option pays for no part of the kit."""
     program = (
-        f"import sys, {PLUGIN}; print(any('aiohttp' in m or m.endswith('conformance.conform') for m in sys.modules))"
+        f"import sys, {PLUGIN}; print(any('aiohttp' in m or m.endswith('conformance.judge') for m in sys.modules))"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)

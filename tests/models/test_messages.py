@@ -189,3 +189,15 @@ def test_a_number_without_a_json_form_is_refused_by_its_place(number: float) -> 
     with pytest.raises(InvalidRequestError, match=r"request\.n:"):
         sendable({"n": number, "big": 10**400})
     assert sendable({"a": None, "n": [1.5, 10**400, WrittenFloat("1e400")]}).count(b"null") == 1
+
+
+@pytest.mark.parametrize("value", [{"x": float("nan")}, [1, [float("inf")]], {"a": {"b": -float("inf")}}])
+def test_a_number_without_a_json_form_is_never_written_as_null(value: Any) -> None:
+    """What becomes text inside a message is held to the same rule as the request (F30)."""
+    with pytest.raises(InvalidRequestError, match=r"^here.*NaN"):
+        sendable(value, "here").decode()
+
+
+def test_what_is_written_has_no_bookkeeping() -> None:
+    """The reserved key is no part of the text, null is."""
+    assert sendable({"x": None, "_isthmus": {}}, "here").decode() == '{"x":null}'

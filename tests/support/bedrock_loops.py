@@ -61,7 +61,7 @@ def rebuilt(pair: Pair) -> tuple[dict[str, Any], dict[str, Any]] | None:
         return None
     anthropic = "anthropic_version" in pair.later
     model = "anthropic.m" if anthropic else "amazon.m"
-    codec = load_adapter("bedrock", model=model, api_key="none", aws_region="us-east-1").codec
+    codec = load_adapter("bedrock", model=model, api_key="none", aws_region="us-east-1", cache_markers=False).codec
     ctx = GenerateContext(messages=tuple(messages), tools=tuple(_tools(pair.later)), brief=_brief(pair.later))
     return pair.later, json.loads(codec.encode(ctx, stream=False).call.body)
 

@@ -265,7 +265,7 @@ def _damage(place: Path, chance: random.Random) -> None:
 
 def _write_results(api: str, folder: Path) -> None:
     from isthmus.conformance.laws_wire import plain
-    from isthmus.conformance.replay import replay
+    from isthmus.conformance.playback import replay
 
     for place in sorted(folder.iterdir()):
         result = replay(place, adapter=DECODERS[api][0])

@@ -58,6 +58,7 @@ _TEXTS: tuple[tuple[ErrorClass, re.Pattern[str]], ...] = (
         ErrorClass.REFUSED,
         _any_of(
             r"content_policy_violation|\bcontent_filter\b|responsibleaipolicyviolation|moderation_blocked",
+            r"\b(?:bio|cyber|misalignment)_policy(?:_violation)?\b",
             r"content management policy|content filtering policy|our safety system",
             r"violat\w+ [\w' ]*(?:usage|content|safety) (?:polic|guideline)",
             r"(?:input|prompt|content|output)\b.{0,40}\bflagged",

@@ -128,11 +128,7 @@ class WireAdapter(ModelAdapter):
         try:
             return self._encode(ctx, stream=stream)
         except (RecursionError, TypeError) as error:
-            # No other tier could say it either.
-            raise InvalidRequestError(
-                f"the request has no JSON form ({error}): its messages, tools and options must be plain values, "
-                "and not nested hundreds deep"
-            ) from error
+            raise no_json_form(error) from error
 
     async def _whole(self, fold: Fold, ctx: GenerateContext) -> None:
         """The same for a reply asked for whole, into a fold: nobody waits for its events one by one."""
@@ -289,16 +285,11 @@ class _Reading:
     async def _first(self) -> Iterable[Frame]:
         """The frames in the first bytes, which tell what the reply is: the one of a document is all of it."""
         reply, chunks = self._reply, self._chunks
-        kind = reply.headers.get("content-type", "").split(";")[0].strip().lower()
-        first = b""
-        async for chunk in chunks:
-            first += chunk
-            if kind in _STREAM_TYPES or len(first.lstrip(_BLANK)) >= _TELLING:
-                break
-        whole = self._is_document(kind, first)
-        if whole is None:
-            raise self._neither(kind, reply.status, first)
-        self._whole = whole
+        kind = reply.headers.get("content-type", "")
+        first = await first_bytes(kind, chunks)
+        whole = self._whole = is_document(
+            kind, first, streamed=self._streamed, framing=self._framing, secrets=self._secrets(), status=reply.status
+        )
         self.decoder = self._codec.decoder(whole=whole)
         if not whole:
             parser = self._parser = _PARSERS[self._framing]()
@@ -351,25 +342,69 @@ class _Reading:
         error.code = redact(error.code, secrets) if error.code else error.code
         return error
 
-    def _is_document(self, kind: str, first: bytes) -> bool | None:
-        """Whether the body is one JSON document rather than a stream; None where it is neither."""
-        start = first.lstrip(_BLANK)
-        declared = kind in _STREAM_TYPES
-        if self._framing == "eventstream" and start[:1] not in (b"{", b"["):
-            # A message begins with its length, which is far below 2**24: with a zero byte.
-            return False if kind == _BINARY_TYPE or first[:1] in (b"", b"\0") else None
-        if start[:1] in (b"{", b"["):
-            lines = declared or (self._framing == "ndjson" and kind != "application/json")
-            return not (self._streamed and lines)
-        return False if declared or not start or _LIKE_A_STREAM.match(start) else None
 
-    def _neither(self, kind: str, status: int, first: bytes) -> ProtocolError:
-        excerpt = redact(first.lstrip(_BLANK)[:_EXCERPT].decode("utf-8", "replace"), self._secrets())
-        return ProtocolError(
-            f"the reply is {kind or 'of no stated type'}, neither events nor JSON: is the base URL right? {excerpt}",
-            status=status,
-            body=excerpt,
-        )
+def no_json_form(error: Exception) -> InvalidRequestError:
+    """The error of a request that cannot be written down: no other tier could say it either."""
+    return InvalidRequestError(
+        f"the request has no JSON form ({error}): its messages, tools and options must be plain values, "
+        "and not nested hundreds deep"
+    )
+
+
+async def first_bytes(content_type: str, chunks: AsyncIterator[bytes]) -> bytes:
+    """As many of a body's first bytes as tell what it is; the iterator goes on after them."""
+    first = b""
+    async for chunk in chunks:
+        first += chunk
+        if _kind(content_type) in _STREAM_TYPES or len(first.lstrip(_BLANK)) >= _TELLING:
+            break
+    return first
+
+
+def is_document(
+    content_type: str,
+    first: bytes,
+    *,
+    streamed: bool,
+    framing: str = "sse",
+    secrets: Iterable[str] = (),
+    status: int | None = None,
+) -> bool:
+    """Whether a body is one JSON document rather than a stream: what it is decides, not what was asked for.
+
+    Args:
+        content_type: the header.
+        first: what `first_bytes` gave.
+        streamed: whether a stream was asked for.
+        framing: "sse", "ndjson" or "eventstream".
+        secrets: what an error must not show.
+        status: the reply's status, for the error.
+
+    Raises:
+        ProtocolError: it is neither.
+    """
+    kind, start = _kind(content_type), first.lstrip(_BLANK)
+    declared, braced = kind in _STREAM_TYPES, start[:1] in (b"{", b"[")
+    if framing == "eventstream" and not braced:
+        # A message begins with its length, which is far below 2**24: with a zero byte.
+        known = kind == _BINARY_TYPE or first[:1] in (b"", b"\0")
+    elif braced:
+        lines = declared or (framing == "ndjson" and kind != "application/json")
+        return not (streamed and lines)
+    else:
+        known = declared or not start or _LIKE_A_STREAM.match(start) is not None
+    if known:
+        return False
+    excerpt = redact(start[:_EXCERPT].decode("utf-8", "replace"), secrets)
+    raise ProtocolError(
+        f"the reply is {kind or 'of no stated type'}, neither events nor JSON: is the base URL right? {excerpt}",
+        status=status,
+        body=excerpt,
+    )
+
+
+def _kind(content_type: str) -> str:
+    return content_type.split(";")[0].strip().lower()
 
 
 def _with_notes(end: Finish, notes: tuple[Note, ...]) -> Finish:

@@ -12,7 +12,7 @@ from isthmus.errors import InvalidRequestError, ProtocolError
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import dumps
-from isthmus.models.messages import RESERVED, native_of, text_of
+from isthmus.models.messages import RESERVED, check_form, native_of, text_of
 from isthmus.models.neutral import check_projection, split
 from isthmus.models.normalise import parse_arguments
 from isthmus.models.parts import TextContent
@@ -105,6 +105,7 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, *, notes: list[Note]
     messages, place = ctx.messages, 0
     while place < len(messages):
         message = messages[place]
+        check_form(message, f"messages[{place}]")
         place += 1
         if shown and message.get("role") != "tool":
             made.append(role_dict({"role": "user", "content": shown}, ctx))
@@ -113,10 +114,10 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, *, notes: list[Note]
         if not message.get("tool_calls") or turns.make is None:
             note = native_of(message, turns.dialect)[1]
             if note is not None and turns.alone:
-                notes.append(note)
+                notes.append(Note(note.code, f"messages[{place - 1}]: {note.detail}"))
             made.append(role_dict(message, ctx))
             continue
-        response = _response(message, turns, notes)
+        response = _response(message, turns, notes, place=f"messages[{place - 1}]")
         results: list[tuple[ToolCall, str]] = []
         # By place: an id that the author left out was made after his reply.
         ids = [call.get("id") for call in message["tool_calls"]]
@@ -155,13 +156,13 @@ def _output(content: Any) -> tuple[str, list[dict[str, Any]]]:
     return text or ("The result is in the user message that follows." if moved else ""), moved
 
 
-def _response(message: Mapping[str, Any], turns: Turns, notes: list[Note]) -> ChatResponse:
+def _response(message: Mapping[str, Any], turns: Turns, notes: list[Note], *, place: str) -> ChatResponse:
     """The author's own reply while it hangs on the message, else one made of the message's fields."""
     native, note = native_of(message, turns.dialect)
     if native is not None and native.held is not None:
         return native.held  # type: ignore[no-any-return]
     if note is not None and turns.alone:
-        notes.append(note)
+        notes.append(Note(note.code, f"{place}: {note.detail}"))
     calls = [
         ToolCall(str(call.get("id") or ""), name, parse_arguments(arguments)[0] or {})
         for call in message["tool_calls"]

@@ -6,15 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from isthmus.conformance.conform import conform
     from isthmus.conformance.faults import Fault, faulty, scripted
     from isthmus.conformance.forever import serve_forever
+    from isthmus.conformance.judge import conform
     from isthmus.conformance.laws import LAWS, laws_as_json
     from isthmus.conformance.named import maker_of
     from isthmus.conformance.offline import forbid_live_calls
+    from isthmus.conformance.playback import replay
     from isthmus.conformance.plays import Play
     from isthmus.conformance.recorder import record, replayed
-    from isthmus.conformance.replay import replay
     from isthmus.conformance.report import Finding, Report
     from isthmus.conformance.server import serve
 
@@ -24,13 +24,13 @@ _HOMES = {
     "LAWS": "isthmus.conformance.laws",
     "Play": "isthmus.conformance.plays",
     "Report": "isthmus.conformance.report",
-    "conform": "isthmus.conformance.conform",
+    "conform": "isthmus.conformance.judge",
     "faulty": "isthmus.conformance.faults",
     "forbid_live_calls": "isthmus.conformance.offline",
     "laws_as_json": "isthmus.conformance.laws",
     "maker_of": "isthmus.conformance.named",
     "record": "isthmus.conformance.recorder",
-    "replay": "isthmus.conformance.replay",
+    "replay": "isthmus.conformance.playback",
     "replayed": "isthmus.conformance.recorder",
     "scripted": "isthmus.conformance.faults",
     "serve": "isthmus.conformance.server",

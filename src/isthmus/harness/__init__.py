@@ -7,29 +7,62 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
+    from isthmus.harness.descriptor import AgentDescriptor, Runner
     from isthmus.harness.driver import RunStream
+    from isthmus.harness.errors import AgentFileError, SnapshotError, StateConflictError
     from isthmus.harness.limits import Limits
-    from isthmus.harness.outcome import Outcome, RunResult
+    from isthmus.harness.outcome import Outcome
+    from isthmus.harness.result import RunResult
+    from isthmus.harness.snapshot import AgentId, AgentSnapshot
+    from isthmus.harness.sqlstores import PostgresStateStore, SqliteStateStore
+    from isthmus.harness.state import RunState
+    from isthmus.harness.stores import JsonFileStateStore, MemoryStateStore, StateStore
     from isthmus.harness.view import ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX
     from isthmus.models.executor import ToolResult
 
 _PLACES = {
     "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX": "isthmus.harness.view",
+    "AgentDescriptor": "isthmus.harness.descriptor",
+    "AgentFileError": "isthmus.harness.errors",
+    "AgentId": "isthmus.harness.snapshot",
+    "AgentSnapshot": "isthmus.harness.snapshot",
     "DefaultAgent": "isthmus.harness.agents",
+    "JsonFileStateStore": "isthmus.harness.stores",
     "Limits": "isthmus.harness.limits",
+    "MemoryStateStore": "isthmus.harness.stores",
     "Outcome": "isthmus.harness.outcome",
-    "RunResult": "isthmus.harness.outcome",
+    "PostgresStateStore": "isthmus.harness.sqlstores",
+    "RunResult": "isthmus.harness.result",
+    "RunState": "isthmus.harness.state",
     "RunStream": "isthmus.harness.driver",
+    "Runner": "isthmus.harness.descriptor",
+    "SnapshotError": "isthmus.harness.errors",
+    "SqliteStateStore": "isthmus.harness.sqlstores",
+    "StateConflictError": "isthmus.harness.errors",
+    "StateStore": "isthmus.harness.stores",
     "ToolResult": "isthmus.models.executor",
 }
 
 __all__ = [
     "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX",
+    "AgentDescriptor",
+    "AgentFileError",
+    "AgentId",
+    "AgentSnapshot",
     "DefaultAgent",
+    "JsonFileStateStore",
     "Limits",
+    "MemoryStateStore",
     "Outcome",
+    "PostgresStateStore",
     "RunResult",
+    "RunState",
     "RunStream",
+    "Runner",
+    "SnapshotError",
+    "SqliteStateStore",
+    "StateConflictError",
+    "StateStore",
     "ToolResult",
 ]
 

@@ -2,131 +2,293 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, Self
 from uuid import uuid4
 
 from isthmus.chain import of
-from isthmus.harness.driver import RunStream
+from isthmus.harness.conversation import Conversation, Turn, opened
+from isthmus.harness.descriptor import AgentDescriptor, Runner
+from isthmus.harness.driver import Begun, RunStream
+from isthmus.harness.inputs import Item, RunInput, history_items, input_items, messages_of
 from isthmus.harness.limits import Limits
 from isthmus.harness.loop import start
-from isthmus.harness.outcome import RunResult
+from isthmus.harness.markdown import read_descriptor
+from isthmus.harness.result import RunResult
+from isthmus.harness.snapshot import AgentId, AgentSnapshot, as_agent_id
+from isthmus.harness.state import RunState
+from isthmus.harness.stores import JsonFileStateStore, StateStore
 from isthmus.harness.view import LiveRunView
 from isthmus.models.contract import GenerateContext, ToolSpec
-from isthmus.models.messages import MessageRole, check_form
 from isthmus.models.output import resolve_output_schema
-from isthmus.models.promptspec import PromptSpec, render_instruction_text, render_user_messages
+from isthmus.models.promptspec import PromptSpec, render_instruction_text
 from isthmus.models.tools import ToolExecutionContext, Tools
-
-Message: TypeAlias = Mapping[str, Any]
-Item: TypeAlias = Message | PromptSpec[Any]
-RunInput: TypeAlias = str | Item | Sequence[Item]
 
 
 class DefaultAgent:
     """Answers with a model, running the tools that the model asks for, until it is done.
 
-    Holds no conversation: give each run the `messages` of the last as its `history`.
+    An agent made from a descriptor, or from what was kept, keeps its conversation; one made from keywords alone keeps
+    none: give each of its runs the `messages` of the last as `history`.
+
+    Runs of an agent that keeps its conversation follow one another in the order in which they were first read. Each
+    works on a copy; what it returns is committed, a cut answer too, and a run that fails, is cancelled or is closed
+    early leaves the conversation as it was. Streams of an agent made from a descriptor show each event as a
+    `ModelStreamEvent`.
 
     Args:
-        model: an adapter or a chain.
-        instructions: the system text; a prompt's is rendered anew when a run begins.
-        tools: a `Tools` policy, or the tools alone: `Tool`, `ToolSpec`, annotated functions.
-        name: what the agent is called in records.
-        max_output_tokens: ceiling of each reply; None leaves it to the adapter's own.
-        output: the form that the answer must take: a type, a JSON Schema or an `OutputSchema`; None leaves it to the
-            prompts: that of the input first, then that of the instructions; without any, text.
+        descriptor: what the agent is; a subclass may have it as an attribute. In its place, by keyword: `model`,
+            `instructions`, `tools`, `name`, `max_output_tokens` and `output`, as `AgentDescriptor` has them.
         limits: what ends a run that does not end by itself; a chain's own budget lowers them.
         owns_model: whether `aclose` closes the model.
+        runner: how runs are driven; its `max_turns` is one of the limits.
+        agent_id: who the agent is: an `AgentId` or a dict of `type` and `key`; None takes the one that was kept, or
+            makes one up.
+        run_state: the conversation to begin with.
+        snapshot: the conversation to begin with, as it was stored.
+        state_path: a file of JSON that the conversation is kept in.
+        state_store: a store that the conversation is kept in; it is read at once, and written in a thread.
 
     Raises:
-        TypeError: the instructions are neither text nor a prompt.
+        TypeError: there is no model; the instructions are neither text nor a prompt.
+        ValueError: a descriptor was given and its parts too, or more than one conversation, or one of another agent.
+        SnapshotError: what was kept cannot be read.
         ToolDefinitionError: a tool cannot be offered.
         OutputDefinitionError: no such form can be asked for.
         InvalidRequestError: there are tools, and a tier of the model does not support them; names it.
     """
 
+    descriptor: AgentDescriptor | None = None
+
     def __init__(
         self,
         *,
-        model: Any,
+        descriptor: AgentDescriptor | None = None,
+        model: Any = None,
         instructions: str | PromptSpec[Any] = "",
         tools: Tools | Sequence[ToolSpec | Callable[..., Any]] = (),
-        name: str = "agent",
+        name: str | None = None,
         max_output_tokens: int | None = None,
         output: Any = None,
         limits: Limits | None = None,
         owns_model: bool = False,
+        runner: Runner | None = None,
+        agent_id: AgentId | Mapping[str, str] | None = None,
+        run_state: RunState | None = None,
+        snapshot: AgentSnapshot | None = None,
+        state_path: str | os.PathLike[str] | None = None,
+        state_store: StateStore | None = None,
     ) -> None:
-        self.model = model
-        self.name = name
-        self.tools = tools if isinstance(tools, Tools) else Tools(tools)
-        if not isinstance(instructions, str | PromptSpec):
-            kind = type(instructions).__name__
-            raise TypeError(f"instructions must be text or a PromptSpec(template, values), not {kind}")
-        self._instructions = instructions
-        form = resolve_output_schema(output)
-        self._request = GenerateContext(max_output_tokens=max_output_tokens, output=form)
-        self._chain = of(model)
-        self._limits = (limits or Limits()).within(self._chain.budget)
+        parts = {
+            "model": model,
+            "instructions": instructions,
+            "tools": tools,
+            "name": name,
+            "max_output_tokens": max_output_tokens,
+            "output": output,
+        }
+        given = descriptor or type(self).descriptor
+        made = _described(given, parts)
+        self.descriptor = self._made = made
+        self.model = made.model
+        self.name = made.name
+        self.tools = made.policy
+        self._runner = Runner() if getattr(made.model, "handles_retries", False) or runner is None else runner
+        self._request = GenerateContext(
+            max_output_tokens=made.max_output_tokens,
+            output=resolve_output_schema(made.output),
+            options=dict(made.model_args),
+        )
+        self._chain = of(made.model)
+        self._limits = _limits(limits, runner).within(self._chain.budget)
         self._owns_model = owns_model
         if self.tools.tools:
             self._chain.check({"tools"})
+        if state_path is not None and state_store is not None:
+            raise ValueError("state_path and state_store: an agent is kept in one place; give one of them")
+        store = state_store if state_path is None else JsonFileStateStore(state_path)
+        identity = None if agent_id is None else as_agent_id(agent_id)
+        self._conversation: Conversation | None = None
+        self._shows_model_events = given is not None
+        if given is not None or any(each is not None for each in (identity, run_state, snapshot, store)):
+            self._conversation = opened(
+                made.name, agent_id=identity, run_state=run_state, snapshot=snapshot, store=store
+            )
 
     def __repr__(self) -> str:
-        return f"DefaultAgent(name={self.name!r}, model={self._chain.id!r})"
+        return f"{type(self).__name__}(name={self.name!r}, model={self._chain.id!r})"
 
-    def run_stream(self, input: RunInput, history: Sequence[Item] = ()) -> RunStream:
+    @classmethod
+    def from_markdown(cls, path: str | os.PathLike[str], *, model: Any, **settings: Any) -> Self:
+        """An agent that stands in a file: `name:` and `description:` between two lines `---`, then the instructions.
+
+        Args:
+            path: the file, in UTF-8.
+            model: an adapter, a chain or a `Model`.
+            settings: `tools`, `output`, `max_output_tokens` and `model_args` of the descriptor; the rest is the
+                agent's.
+
+        Raises:
+            AgentFileError: the file is no such description; names place and line.
+            OSError: it cannot be read.
+        """
+        own = {key: settings.pop(key) for key in _DESCRIBED if key in settings}
+        return cls(descriptor=read_descriptor(path, model=model, **own), **settings)
+
+    @property
+    def agent_id(self) -> AgentId | None:
+        """Who the agent is; None if it keeps no conversation."""
+        return None if self._conversation is None else self._conversation.agent_id
+
+    @property
+    def run_state(self) -> RunState | None:
+        """A copy of the conversation as it was committed last; None if the agent keeps none."""
+        return None if self._conversation is None else self._conversation.state.copy()
+
+    def snapshot(self) -> AgentSnapshot:
+        """The conversation as it was committed last, to be stored elsewhere.
+
+        Raises:
+            RuntimeError: the agent keeps no conversation.
+            SnapshotError: something in it has no plain JSON form.
+        """
+        return self._kept().snapshot()
+
+    def reset(self) -> None:
+        """Forget the conversation, in the store too.
+
+        Raises:
+            RuntimeError: a run is under way, or the agent keeps no conversation.
+            StateConflictError: somebody else has changed the store.
+        """
+        self._kept().reset()
+
+    def _kept(self) -> Conversation:
+        if self._conversation is None:
+            raise RuntimeError("the agent keeps no conversation: make it from a descriptor, DefaultAgent(descriptor=…)")
+        return self._conversation
+
+    def run_stream(
+        self, input: RunInput, history: Sequence[Item] = (), *, metadata: Mapping[str, Any] | None = None
+    ) -> RunStream:
         """Run, and hand out the events as they happen.
 
         Args:
-            input: what to answer: text, a message, a prompt, or several of these.
+            input: what to answer: text, a message, a prompt, or several of these; or a `RunState` to go on from, which
+                takes the place of the agent's conversation.
             history: the transcript before it, as an earlier run left it; never changed.
+            metadata: what tools find in their context.
 
         Raises:
             TypeError: the input is neither text nor messages, the history no messages.
+            ValueError: a history was given to an agent that keeps its conversation.
             InvalidRequestError: a message is none; names its place.
             PromptError: a prompt cannot be rendered, or has no message for its place.
         """
-        items = _input(input)
-        messages = (*_messages(_history(history), "history"), *_messages(items, "input"))
-        begun = start(
-            messages,
-            self._rendered(items),
-            tools=self.tools,
-            limits=self._limits,
-            supports=self._chain.supports,
-        )
-        run_id = uuid4().hex
-        context = ToolExecutionContext(run_id=run_id, agent_name=self.name, run_state=LiveRunView(run_id, {}))
-        return RunStream(begun, self._chain, context=context)
+        given = input if isinstance(input, RunState) else None
+        before = tuple(messages_of(history_items(history), "history"))
+        if before and (self._conversation is not None or given is not None):
+            raise ValueError("history: there is a conversation already; run(RunState(history=…)) takes its place")
+        turn = None if self._conversation is None else Turn(self._conversation, given)
+        if turn is not None:
+            state = turn.before()
+        elif given is not None:
+            state = given.copy()
+        else:
+            state = RunState()
+            # What is not kept need not be copied.
+            state.history = before
+        return self._stream(input, state, metadata=metadata, turn=turn)
 
-    def _rendered(self, items: Sequence[Item]) -> GenerateContext:
+    def _stream(
+        self, input: RunInput, state: RunState, *, metadata: Mapping[str, Any] | None, turn: Turn | None
+    ) -> RunStream:
+        begin = partial(
+            self._begin, items=input_items(input), told=isinstance(input, RunState), metadata=dict(metadata or {})
+        )
+        return RunStream(
+            begin,
+            self._chain,
+            before=state,
+            turn=turn,
+            runner=self._runner,
+            as_model_events=self._shows_model_events,
+        )
+
+    def _begin(self, state: RunState, *, items: Sequence[Item], told: bool, metadata: Mapping[str, Any]) -> Begun:
+        """The first step of a run from a state, which becomes the run's own.
+
+        Args:
+            state: where the run begins.
+            items: what to answer.
+            told: whether the caller brought the state, with instructions that come first.
+            metadata: what tools find in their context.
+        """
+        own, brought = self._made.instructions, state.instructions
+        instructions = brought if brought is not None and (told or not own) else own
+        messages = (*messages_of(state.history, "history"), *messages_of(items, "input"))
+        request = self._rendered(instructions, (*state.history, *items))
+        state.instructions = request.brief
+        state.task_id = state.task_id or uuid4().hex
+        context = ToolExecutionContext(
+            run_id=state.task_id,
+            agent_name=self.name,
+            metadata=metadata,
+            run_state=LiveRunView(state.task_id, state.shim_state),
+        )
+        begun = start(messages, request, tools=self.tools, limits=self._limits, supports=self._chain.supports)
+        return begun, context
+
+    def _rendered(self, instructions: str | PromptSpec[Any], items: Sequence[Item]) -> GenerateContext:
         """What the calls of a run have in common: the instructions as they are now, and the form of the answer."""
-        given, output = self._instructions, self._request.output
+        output = self._request.output
         if output is None:
-            prompts = [item for item in (*reversed(items), given) if isinstance(item, PromptSpec)]
+            prompts = [item for item in (*reversed(items), instructions) if isinstance(item, PromptSpec)]
             # A form without a `response_format` is text, and leaves the choice to the next prompt.
             forms = (each.template.output_schema for each in prompts if each.template.response_format() is not None)
             output = next(forms, None)
-        brief = given if isinstance(given, str) else render_instruction_text(given)
+        brief = instructions if isinstance(instructions, str) else render_instruction_text(instructions)
         return replace(self._request, brief=brief, output=output)
 
-    async def run(self, input: RunInput, history: Sequence[Item] = ()) -> RunResult:
+    async def run(
+        self, input: RunInput, history: Sequence[Item] = (), *, metadata: Mapping[str, Any] | None = None
+    ) -> RunResult:
         """Run to the end. A run that is cut returns what there is; its `outcome` says why.
 
         Args:
-            input: what to answer: text, a message, a prompt, or several of these.
+            input: what to answer: text, a message, a prompt, or several of these; or a `RunState` to go on from, which
+                takes the place of the agent's conversation.
             history: the transcript before it, as an earlier run left it; never changed.
+            metadata: what tools find in their context.
 
         Raises:
             TypeError: the input is neither text nor messages.
+            ValueError: a history was given to an agent that keeps its conversation.
             PromptError: a prompt cannot be rendered, or has no message for its place.
             TierError: the run failed, without any answer.
+            StateConflictError: somebody else has changed the store; the conversation is as it was.
         """
-        async with self.run_stream(input, history) as stream:
+        async with self.run_stream(input, history, metadata=metadata) as stream:
+            return await stream.result()
+
+    async def fork(self, input: RunInput, *, metadata: Mapping[str, Any] | None = None) -> RunResult:
+        """Run on a copy of the conversation, under an identity of its own, beside all other runs; commit nothing.
+
+        Args:
+            input: as for `run`.
+            metadata: what tools find in their context.
+
+        Raises:
+            TierError: the run failed, without any answer.
+        """
+        given = input if isinstance(input, RunState) else None
+        state = (given or self.run_state or RunState()).copy()
+        state.task_id = None
+        async with self._stream(input, state, metadata=metadata, turn=None) as stream:
             return await stream.result()
 
     async def aclose(self) -> None:
@@ -134,7 +296,7 @@ class DefaultAgent:
         if self._owns_model:
             await self._chain.aclose()
 
-    async def __aenter__(self) -> DefaultAgent:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -143,28 +305,21 @@ class DefaultAgent:
         await self.aclose()
 
 
-def _history(history: Sequence[Item]) -> tuple[Item, ...]:
-    if isinstance(history, str | bytes | Mapping | PromptSpec) or not hasattr(history, "__iter__"):
-        raise TypeError(f"history must be a sequence of messages, not {type(history).__name__}")
-    return tuple(history)
+_DESCRIBED = ("tools", "output", "max_output_tokens", "model_args")
+_UNSAID: Mapping[str, Any] = {"instructions": "", "tools": ()}
 
 
-def _input(input: RunInput) -> tuple[Item, ...]:
-    if isinstance(input, str):
-        return ({"role": MessageRole.USER.value, "content": input},)
-    if isinstance(input, Mapping | PromptSpec):
-        return (input,)
-    items = tuple(input) if hasattr(input, "__iter__") else ()
-    if hasattr(input, "__iter__") and all(isinstance(item, Mapping | PromptSpec) for item in items):
-        return items
-    raise TypeError(f"input must be text, a message, a prompt or a sequence of these, not {type(input).__name__}")
+def _described(given: AgentDescriptor | None, parts: Mapping[str, Any]) -> AgentDescriptor:
+    """What the agent is: as it was described, or as its parts say."""
+    said = {key: value for key, value in parts.items() if value is not _UNSAID.get(key) and value != _UNSAID.get(key)}
+    if given is not None and said:
+        raise ValueError(f"{', '.join(said)}: the descriptor says what the agent is; give it there")
+    made = AgentDescriptor(**said) if given is None else given
+    if made.model is None:
+        raise TypeError("an agent needs a model: an adapter, a chain or a Model")
+    return made
 
 
-def _messages(items: Sequence[Item], where: str) -> Iterator[Message]:
-    """The messages of items: of a prompt its user messages."""
-    for place, item in enumerate(items):
-        if isinstance(item, PromptSpec):
-            yield from render_user_messages(item)
-        else:
-            check_form(item, f"{where}[{place}]")
-            yield item
+def _limits(limits: Limits | None, runner: Runner | None) -> Limits:
+    limits = limits or Limits()
+    return limits if runner is None else replace(limits, max_turns=min(limits.max_turns, runner.max_turns))

@@ -1,4 +1,4 @@
-"""How a run ended, and what it leaves behind."""
+"""How a run ended."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
-
-from msgspec import to_builtins
 
 from isthmus.chain.ledger import Attempt, total_cost
 from isthmus.errors import TierError
@@ -84,54 +82,3 @@ class Outcome:
             "attempts": [attempt.to_dict() for attempt in self.attempts],
             "cost": None if self.cost is None else str(self.cost),
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
-    """What a run returns.
-
-    Args:
-        final_output: the answer: its text, or the validated value where a form was asked for; None where a cut run has
-            no such value.
-        outcome: how the run ended; a cut run returns too.
-    """
-
-    final_output: Any
-    outcome: Outcome
-
-    @property
-    def text(self) -> str:
-        """The text of the last answer."""
-        return self.outcome.text
-
-    @property
-    def messages(self) -> tuple[Mapping[str, Any], ...]:
-        """The transcript: the `history` of the next run."""
-        return self.outcome.messages
-
-    @property
-    def usage(self) -> Usage | None:
-        """The tokens of all steps together."""
-        return self.outcome.usage
-
-    @property
-    def attempts(self) -> tuple[Attempt, ...]:
-        """Every try of every model call, failed ones too."""
-        return self.outcome.attempts
-
-    def to_dict(self, *, include_internal: bool = False) -> dict[str, Any]:
-        """The outcome as plain JSON values, with the answer under `final_output`.
-
-        Args:
-            include_internal: whether the messages hold those that are no part of the public conversation.
-        """
-        answer = to_builtins(self.final_output, enc_hook=_plain)
-        return {"final_output": answer, **self.outcome.to_dict(include_internal=include_internal)}
-
-
-def _plain(value: Any) -> Any:
-    """A pydantic model, which the encoder does not know."""
-    dump = getattr(value, "model_dump", None)
-    if dump is None:
-        raise TypeError(f"final_output: {type(value).__name__} has no JSON form")
-    return dump(mode="json")

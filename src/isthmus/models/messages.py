@@ -89,18 +89,22 @@ def without_reserved(value: Any) -> Any:
     return value
 
 
-def sendable(body: Mapping[str, Any]) -> bytes:
-    """A request's body as JSON, free of this library's bookkeeping whoever put it there.
+def sendable(value: Any, place: str = "request") -> bytes:
+    """A request's body, or a value that becomes text in it, as JSON free of this library's bookkeeping.
+
+    Args:
+        value: plain JSON values; `Raw` stands in it verbatim.
+        place: what it is, for the error.
 
     Raises:
         InvalidRequestError: a number in it has no JSON form; names its place.
     """
-    data = dumps(body)
-    # The encoder writes null for such a number: only a body with one needs a look.
-    unsaid = unsayable(body) if b"null" in data or b"NaN" in data or b"Infinity" in data else None
+    data = dumps(value)
+    # The encoder writes null for such a number: only a value with one needs a look.
+    unsaid = unsayable(value) if b"null" in data or b"NaN" in data or b"Infinity" in data else None
     if unsaid is not None:
-        raise InvalidRequestError(f"request{unsaid}: NaN and infinities have no JSON form: send null, or text")
-    return dumps(without_reserved(body)) if _KEY in data else data
+        raise InvalidRequestError(f"{place}{unsaid}: NaN and infinities have no JSON form: send null, or text")
+    return dumps(without_reserved(value)) if _KEY in data else data
 
 
 def check_form(message: Any, place: str) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from isthmus.models.jsontext import dumps
 from isthmus.models.media import Media, from_base64, from_url, named
-from isthmus.models.messages import without_reserved
+from isthmus.models.messages import sendable
 from isthmus.models.parts import (
     AudioContent,
     CallContent,
@@ -163,7 +162,7 @@ def _call(part: Mapping[str, Any]) -> Content:
     function = part.get("function")
     held = function if isinstance(function, Mapping) else part
     given = held.get("arguments") if "arguments" in held else held.get("input")
-    arguments = given if isinstance(given, str) else dumps({} if given is None else without_reserved(given)).decode()
+    arguments = given if isinstance(given, str) else sendable({} if given is None else given, "arguments").decode()
     name, call_id = held.get("name"), part.get("call_id") or part.get("id")
     if not isinstance(name, str) or not isinstance(call_id, str):
         raise ValueError(f"a part of type {part['type']} needs an id and a name, as strings")
@@ -202,7 +201,7 @@ def _shown(item: Any) -> Content | None:
 
 
 def _json_text(value: Any) -> str:
-    return value if isinstance(value, str) else dumps(value).decode()
+    return value if isinstance(value, str) else sendable(value, "a tool result").decode()
 
 
 def _thinking(part: Mapping[str, Any]) -> Content:

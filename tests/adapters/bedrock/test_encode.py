@@ -370,3 +370,10 @@ def test_the_callers_context_is_left_alone():
     before = copy.deepcopy((messages, options))
     request(*messages, options=options)
     assert (messages, options) == before
+
+
+def test_a_text_in_converses_own_form_is_one():
+    """Blocks given in Converse's words go as they are, a text beside a cache point too."""
+    said = [{"text": "x"}, {"cachePoint": {"type": "default"}}]
+    body, _ = request({"role": "user", "content": said})
+    assert body["messages"] == [{"role": "user", "content": said}]

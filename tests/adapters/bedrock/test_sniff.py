@@ -125,3 +125,17 @@ def test_what_a_reply_is_decides_how_it_is_read():
     message_value = {"type": "message", "content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn"}
     for value in (document([{"text": "hi"}]), message_value):
         assert folded(decode([Frame(json.dumps(value).encode())], whole=True)).text == "hi"
+
+
+@pytest.mark.parametrize(("reason", "finish"), [("length", "length"), ("stop", "stop"), (None, "other")])
+def test_a_reason_by_its_other_name_is_one(reason, finish):
+    """`stop_reason` in the choices of chat and of completed texts is their finish: a cut is never a stop (F12)."""
+    chat = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "stop_reason": reason}]}
+    texts = {"choices": [{"text": "hi", "stop_reason": reason}]}
+    for value in (chat, texts):
+        assert (read_whole(value).text, read_whole(value).finish) == ("hi", finish)
+    chunks = [{"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": None, "stop_reason": None}]}]
+    chunks += [{"choices": [{"index": 0, "delta": {}, "stop_reason": reason}], **METRICS}]
+    if reason:
+        step = streamed(*chunks)
+        assert (step.text, step.finish, step.raw_reason) == ("hi", finish, reason)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from isthmus.adapters.langserve import LangServeAdapter
-from isthmus.errors import AdapterError
+from isthmus.errors import AdapterError, InvalidRequestError
 from isthmus.models.contract import GenerateContext
 from isthmus.wire.call import WireReply
 
@@ -95,3 +95,11 @@ def test_bad_input_names_the_place() -> None:
     reply = WireReply(422, {}, json.dumps({"detail": details}).encode())
     error = LangServeAdapter(base_url="http://localhost").codec.classify(reply)
     assert error.message == "input.question: Field required; Input should be a dict"
+
+
+@pytest.mark.parametrize("message", ["hi", None, 3])
+def test_what_is_no_message_is_named(message: Any) -> None:
+    """A message that is none is refused with its place, before any I/O."""
+    made = LangServeAdapter(base_url="http://localhost").codec
+    with pytest.raises(InvalidRequestError, match=r"messages\[0\]"):
+        made.encode(GenerateContext(messages=(message,)), stream=False)

@@ -378,3 +378,25 @@ def test_an_output_that_contradicts_what_was_streamed_is_a_breach() -> None:
     """What was shown cannot be taken back: another text at the end is an error that names the remedy."""
     with pytest.raises(ProtocolError, match="stream_events"):
         reply(model_run(said("Hello"), output=message("Good bye")))
+
+
+@pytest.mark.parametrize("output", ["42", {"output": "42"}, {"messages": [message("42")]}, message("42")])
+def test_calls_that_a_chain_used_up_are_no_finish(output: object) -> None:
+    """A model that asked for a tool inside a chain says nothing of how the chain's own answer ended (F12)."""
+    inner = model_run(
+        said("", tool_call_chunks=[]),
+        output=message("", tool_calls=[CALL], response_metadata={"stop_reason": "tool_use"}),
+        **NESTED,
+    )
+    step = reply([*chain_run(*inner, output=output), END])
+    assert (step.text, step.calls, step.finish) == ("42", (), "other")
+
+
+def test_the_older_shape_has_its_tokens_beside_the_generations() -> None:
+    """`generations` with a message: its reason and the tokens in `llm_output` are read."""
+    held = {"text": "Hello", "generation_info": {"finish_reason": "length"}, "message": message("Hello")}
+    spent = {"token_usage": {"prompt_tokens": 3, "completion_tokens": 2}}
+    step = body({"generations": [[held]], "llm_output": spent})
+    assert (step.text, step.finish) == ("Hello", "length")
+    assert step.usage is not None
+    assert (step.usage.input_tokens, step.usage.output_tokens) == (3, 2)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import traceback
 from typing import Any
 
 import openai
 import pytest
 
 from isthmus.adapters.openai_responses import ResponseError, ResponsesClient, ResponsesFactory
-from isthmus.errors import CallCancelledError, ConfigError, OutputError, TierError
+from isthmus.errors import CallCancelledError, ConfigError, ErrorClass, InvalidRequestError, OutputError, TierError
 from isthmus.models import (
     CancellationToken,
     ConcurrentRequestLimiter,
@@ -22,7 +23,7 @@ from isthmus.models import (
 )
 from isthmus.models.fold import classify
 from support.loopback import CLOSE, LoopbackServer, head, whole
-from support.responses_frames import USAGE, body, call, message, reasoning, refusal, response
+from support.responses_frames import USAGE, body, call, message, reasoning, refusal, response, sse, streamed
 from support.responses_server import KEY, USER, answer, client, failed, sent
 
 FULL = response(reasoning(), message("Hello"), service_tier="flex")
@@ -436,6 +437,46 @@ async def test_no_key_in_what_an_error_says() -> None:
             await model.get_response([USER])
         with pytest.raises(ResponseError) as ended:
             await model.get_response([USER])
-    for error in (classify(refused.value), ended.value):
-        assert KEY not in f"{error} {error!r} {error.body}"
+    for error in (classify(refused.value), refused.value, ended.value):
+        shown = "".join(traceback.format_exception(error))
+        assert KEY not in f"{error} {error!r} {error.body} {error.args} {vars(error).get('response')} {shown}"
         assert "Incorrect API key" in str(error)
+    assert type(refused.value) is openai.AuthenticationError
+
+
+@pytest.mark.parametrize("content_type", ["text/event-stream", "application/json", "text/plain", ""])
+@pytest.mark.parametrize("said", [sse(streamed(FULL)), body(FULL)], ids=["events", "document"])
+async def test_what_a_reply_is_decides_how_it_is_read(content_type: str, said: bytes) -> None:
+    """Events and documents are told apart by what they are, whatever header a gateway puts on them (F16, F18)."""
+    if said == body(FULL):
+        content_type = content_type.replace("event-stream", "html")
+    script = [[whole(said, content_type=content_type)]]
+    async with LoopbackServer(script) as server, client(server) as model:
+        reply = await model.get_response([USER])
+        *_, last = [event async for event in model.stream_response([USER])]
+    assert reply.choices[0].message.content == last.response.choices[0].message.content == "Hello"
+
+
+async def test_a_page_is_a_breach_of_protocol() -> None:
+    """A success that is neither events nor JSON is told as such, not as a cut (F18)."""
+    page = [whole(b"<html>portal</html>", content_type="text/html")]
+    async with LoopbackServer([page]) as server, client(server) as model:
+        with pytest.raises(ResponseError) as caught:
+            await model.get_response([USER])
+    assert caught.value.error_class == ErrorClass.PROTOCOL
+    assert "base URL" in str(caught.value)
+
+
+async def test_options_that_are_not_given_are_left_out() -> None:
+    """The SDK's own marks for an option that is not given are no values."""
+    async with LoopbackServer([answer(FULL)]) as server, client(server, top_p=openai.omit) as model:
+        await model.get_response([USER], {"temperature": openai.NOT_GIVEN, "user": None})
+        assert sent(server) == {"model": "m", "input": [USER], "user": None}
+
+
+async def test_a_request_without_a_json_form_is_invalid() -> None:
+    """What cannot be written down is refused before anything is sent."""
+    async with LoopbackServer([answer(FULL)]) as server, client(server) as model:
+        with pytest.raises(InvalidRequestError, match="JSON form"):
+            await model.get_response([USER], {"metadata": {"x": object()}})
+        assert server.requests == []

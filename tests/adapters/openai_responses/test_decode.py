@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isthmus.adapters.openai_responses.decode import ResponsesDecoder
-from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError, UnclassifiedError
+from isthmus.errors import (
+    InvalidRequestError,
+    ProtocolError,
+    RefusedError,
+    TierError,
+    TransientError,
+    UnclassifiedError,
+)
 from isthmus.models.events import Call, CallDelta, Finish, Native, NoteCode, Reasoning, Text
 from isthmus.models.finish import finish_of
 from isthmus.wire.call import Ended
@@ -407,3 +414,144 @@ def test_the_reasons_of_this_api_are_known() -> None:
     assert finish_of("content_filter") == "content-filter"
     assert isinstance(decode(streamed(FULL))[-1], Finish)
     assert not any(isinstance(event, Native) for event in decode(streamed(FULL)))
+
+
+@pytest.mark.parametrize("status", ["completed", "in_progress", "incomplete", None])
+def test_an_event_of_failure_is_one_whatever_its_status_says(status: str | None) -> None:
+    """`response.failed` never passes for an answer (F01)."""
+    with pytest.raises(TierError):
+        decode([frame("response.failed", response={**response(message()), "status": status})])
+
+
+@pytest.mark.parametrize("kind", ["response.incomplete", "response.completed"])
+@pytest.mark.parametrize("status", ["incomplete", "completed", "in_progress"])
+def test_a_response_with_a_reason_to_be_incomplete_is_cut(kind: str, status: str) -> None:
+    """Of event, status and reason the worst holds: a cut reply is never a stop, streamed or whole (F01, F12)."""
+    cut = {**response(message()), "status": status, "incomplete_details": {"reason": "max_output_tokens"}}
+    assert fold(decode([frame(kind, response=cut)])).finish == "length"
+    if status != "in_progress":
+        assert read(cut).finish == "length"
+
+
+def test_completed_is_the_end_whatever_the_status_says() -> None:
+    """A server that forgets to change the status has ended its reply all the same."""
+    assert fold(decode([frame("response.completed", response={**response(message()), "status": "in_progress"})])).text
+
+
+@pytest.mark.parametrize("value", [None, [], "x", {"status": "completed", "output": "x"}, {"output": [7]}])
+def test_a_response_of_no_form_is_malformed(value: Any) -> None:
+    """What cannot be read is a breach of protocol, with the usage so far (F01)."""
+    frames = [frame("response.in_progress", response=response()), frame("response.completed", response=value)]
+    with pytest.raises(ProtocolError) as caught:
+        decode(frames)
+    assert caught.value.usage is not None
+
+
+def test_text_without_a_finished_item_stands_in_the_native_form() -> None:
+    """Reasoning that was done does not take the place of a text that was not: turn 2 has both (F03)."""
+    frames = [
+        frame("response.output_item.done", output_index=0, item=reasoning()),
+        frame("response.output_text.delta", output_index=1, item_id="msg_1", content_index=0, delta="Hi"),
+        frame("response.refusal.delta", output_index=2, item_id="msg_2", content_index=0, delta="No"),
+        frame("response.refusal.done", output_index=2, item_id="msg_2", content_index=0, refusal="No"),
+        frame("response.completed", response={**response(), "output": []}),
+    ]
+    step = fold(decode(frames))
+    assert step.text == "HiNo"
+    assert step.message is not None
+    assert step.message.payload == [
+        reasoning(),
+        {**message("Hi")},
+        {**refusal("No"), "id": "msg_2"},
+    ]
+
+
+def test_what_only_its_done_event_says_is_said() -> None:
+    """Texts, refusals and arguments that no delta told are told by the event that ends them (F16)."""
+    begun = {**call(), "arguments": "", "status": "in_progress"}
+    frames = [
+        frame("response.output_text.done", output_index=0, item_id="m", content_index=0, text="One. "),
+        frame("response.output_text.delta", output_index=0, item_id="m", content_index=1, delta="Tw"),
+        frame("response.output_text.done", output_index=0, item_id="m", content_index=1, text="Two."),
+        frame("response.output_item.added", output_index=1, item=begun),
+        frame("response.function_call_arguments.delta", output_index=1, item_id=begun["id"], delta='{"x"'),
+        frame("response.function_call_arguments.done", output_index=1, item_id=begun["id"], arguments='{"x":1}'),
+        frame("response.completed", response=response()),
+    ]
+    events = decode(frames)
+    step = fold(events)
+    assert step.text == "One. Two."
+    assert [(made.tool, made.input, made.call_id) for made in step.calls] == [("look", {"x": 1}, "call_1")]
+    assert "".join(each.arguments_delta for each in events if isinstance(each, CallDelta)) == '{"x":1}'
+
+
+def test_items_that_all_count_as_the_first_are_told_apart_by_id() -> None:
+    """Deltas of parallel calls on one index join to their own call's arguments (F02)."""
+    calls = [call("f", '{"x":1}', "a"), call("g", '{"y":2}', "b")]
+    frames = [frame("response.output_item.added", output_index=0, item={**each, "arguments": ""}) for each in calls]
+    for each in calls:
+        where = {"output_index": 0, "item_id": each["id"]}
+        frames.append(frame("response.function_call_arguments.delta", **where, delta=each["arguments"]))
+    frames += [frame("response.output_item.done", output_index=0, item=each) for each in calls]
+    events = decode([*frames, frame("response.completed", response=response())])
+    deltas = {each.call_id: each.arguments_delta for each in events if isinstance(each, CallDelta) and each.call_id}
+    assert deltas == {"a": '{"x":1}', "b": '{"y":2}'}
+    assert [made.arguments for made in fold(events).calls] == ['{"x":1}', '{"y":2}']
+
+
+def test_an_item_that_is_done_twice_is_there_once() -> None:
+    """The same event again changes nothing."""
+    done = frame("response.output_item.done", output_index=0, item=call())
+    step = fold(decode([done, done, frame("response.completed", response=response(call()))]))
+    assert [made.call_id for made in step.calls] == ["call_1"]
+
+
+def test_an_item_that_only_began_is_kept() -> None:
+    """What a server never called done stands in the native form, and still waits for its caller (F01, F03)."""
+    tool = {"type": "custom_tool_call", "id": "ct_1", "call_id": "c", "name": "f", "input": "abc"}
+    step = fold(decode([frame("response.output_item.added", output_index=0, item=tool), streamed(response())[-1]]))
+    assert step.finish == "other"
+    assert step.message is not None
+    assert step.message.payload == [tool]
+
+
+def test_a_response_that_leaves_items_out_repeats_nothing() -> None:
+    """Items are matched by id, place and type: a text that was told is not told again (F16)."""
+    frames = [
+        frame("response.output_item.done", output_index=0, item=reasoning()),
+        frame("response.output_text.delta", output_index=1, item_id="msg_a", content_index=0, delta="Hi"),
+        frame("response.completed", response=response(message("Hi", "msg_b"))),
+    ]
+    assert fold(decode(frames)).text == "Hi"
+    frames.insert(2, frame("response.output_item.done", output_index=1, item=message("Hi", "msg_c")))
+    assert fold(decode(frames)).text == "Hi"
+
+
+def test_a_message_whose_content_is_a_text_has_it() -> None:
+    """The short form of a message's content is a text like any other."""
+    assert read(response({**message(), "content": "Hello"})).text == "Hello"
+
+
+def test_the_status_beside_an_error_is_its_status() -> None:
+    """An error event that has status and error tells the class by both (F18)."""
+    with pytest.raises(InvalidRequestError) as caught:
+        decode([frame("error", status=400, error={"type": "weird", "message": "no"})])
+    assert (caught.value.status, caught.value.message) == (400, "no")
+
+
+@pytest.mark.parametrize("code", ["bio_policy", "misalignment_policy_violation", "image_content_policy_violation"])
+def test_a_policy_is_a_refusal(code: str) -> None:
+    """The codes of this API's policies are content policy, which nobody retries (F20)."""
+    with pytest.raises(RefusedError):
+        read(response(status="failed", error={"code": code, "message": "no"}))
+
+
+def test_a_second_reply_inside_the_first_is_a_breach() -> None:
+    """Two replies are never glued together; the same beginning told again, or before any content, is nothing (F05)."""
+    began = [frame("response.created", response={"id": name}) for name in ("r1", "r2")]
+    text = frame("response.output_text.delta", output_index=0, content_index=0, item_id="m", delta="Hi")
+    end = frame("response.completed", response=response())
+    with pytest.raises(ProtocolError, match="second reply"):
+        decode([began[0], text, began[1], text, end])
+    assert fold(decode([began[0], text, began[0], end])).text == "Hi"
+    assert fold(decode([began[0], began[1], text, end])).text == "Hi"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from isthmus.adapters.anthropic.decode import MessagesDecoder
 from isthmus.adapters.anthropic.encode import Defaults, build_body
@@ -66,8 +65,7 @@ class MessagesCodec:
             sent = wire_name(spec.name)
             if sent != spec.name:
                 self._names[sent] = spec.name
-        known = self._defaults if capabilities is None else replace(self._defaults, capabilities=capabilities)
-        body, notes = build_body(ctx, known)
+        body, notes = build_body(ctx, self._defaults.knowing(capabilities))
         version = self._body_version
         lead = {"anthropic_version": version} if version else {"model": self.model}
         whole = {**lead, **body, "stream": True} if stream else {**lead, **body}

@@ -49,6 +49,10 @@ class Defaults:
         """Whether markers are wanted and honoured."""
         return self.cache_markers and (self.capabilities is None or self.capabilities.cache_markers)
 
+    def knowing(self, capabilities: ModelCapabilities | None) -> Defaults:
+        """The same with what is known of the model now; None changes nothing."""
+        return self if capabilities is None else replace(self, capabilities=capabilities)
+
 
 def build_body(ctx: GenerateContext, defaults: Defaults) -> tuple[dict[str, Any], tuple[Note, ...]]:
     """The request's body, its keys always in the same order, and a note of each thing that was changed.

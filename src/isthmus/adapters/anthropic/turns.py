@@ -14,8 +14,8 @@ from isthmus.adapters.anthropic.reply import DIALECT
 from isthmus.errors import InvalidRequestError
 from isthmus.models.dialects import legal_name
 from isthmus.models.events import Note, NoteCode
-from isthmus.models.jsontext import dumps, loads
-from isthmus.models.messages import RESERVED, check_form, native_of
+from isthmus.models.jsontext import loads
+from isthmus.models.messages import RESERVED, check_form, native_of, sendable
 from isthmus.models.neutral import check_projection
 
 _SAID = frozenset({"role", "content", "tool_calls", "tool_call_id", "function_call", "refusal", "is_error", RESERVED})
@@ -93,7 +93,7 @@ class Transcript:
         """The blocks of the native form that hangs on a message; None where there is none to be sent."""
         native, note = native_of(message, self.dialect)
         if note is not None:
-            self.notes.append(note)
+            self.notes.append(Note(note.code, f"{place}: {note.detail}"))
         return None if native is None else self._native(native.json, place)
 
     def _legal_id(self, given: str) -> str:
@@ -178,7 +178,9 @@ class Transcript:
         return {"type": "tool_use", "id": call_id, "name": sent, "input": self._input(function.get("arguments"), place)}
 
     def _input(self, arguments: Any, place: str) -> msgspec.Raw:
-        text = "" if arguments is None else arguments if isinstance(arguments, str) else dumps(arguments).decode()
+        text = "" if arguments is None else arguments
+        if not isinstance(text, str):
+            text = sendable(arguments, f"{place}: its arguments").decode()
         if object_text(text) is None:
             detail = f"{place}: arguments that are no JSON object were sent under {INVALID_JSON}"
             self._note(detail, NoteCode.CALL_ARGUMENTS_INVALID)

@@ -9,14 +9,15 @@ from urllib.parse import urlsplit
 
 from isthmus.adapters.anthropic.encode import MAX_TOKENS, Defaults
 from isthmus.adapters.anthropic.families import FAMILIES
+from isthmus.adapters.anthropic.markers import check_ttl
 from isthmus.adapters.base import ModelCapabilities, capabilities_from_limits
 from isthmus.adapters.bedrock.codec import ConverseCodec, InvokeCodec
 from isthmus.adapters.bedrock.keys import HOSTS, VARIABLE, AwsIdentity, AwsKeys
 from isthmus.adapters.bedrock.names import MESSAGES_VENDOR, region_of, vendor_of
-from isthmus.adapters.codec import Transport
+from isthmus.adapters.codec import Request, Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.errors import ConfigError
-from isthmus.models.contract import Timeouts
+from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.secret import Secret
 from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
@@ -50,6 +51,8 @@ class BedrockAdapter(WireAdapter):
         model_limits: part of a model id → fields of `ModelCapabilities`; goes before what is known of its family.
         headers: further headers of every request; their values are hidden in records.
         betas: beta features to ask Anthropic's models for.
+        cache_markers: whether to mark what should be kept of the prompt, for Anthropic's models.
+        cache_ttl: how long it is kept: "5m", "1h", or "" for the provider's own.
         timeouts: how long to wait, in seconds.
         transport: what carries the calls; HTTP if None.
 
@@ -57,6 +60,7 @@ class BedrockAdapter(WireAdapter):
         ConfigError: `api` is neither of the two; no region is known; a key without its secret.
     """
 
+    codec: InvokeCodec | ConverseCodec
     provider = "bedrock"
     supports = frozenset({"tools", "parallel-tools", "images", "documents", "output-schema"})
 
@@ -81,44 +85,44 @@ class BedrockAdapter(WireAdapter):
         model_limits: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         betas: Sequence[str] = (),
+        cache_markers: bool = True,
+        cache_ttl: str = "",
         timeouts: Timeouts | None = None,
         transport: Transport | None = None,
     ) -> None:
-        if api not in (None, *APIS):
-            raise ConfigError(f"must be one of {', '.join(APIS)}, not {api!r}", key="llm.api")
-        if bool(aws_access_key_id) != bool(aws_secret_access_key):
-            raise ConfigError("aws_access_key_id and aws_secret_access_key go together", key="llm.aws_access_key_id")
         self.model = model
         self.system = system or ""
         self.max_tokens = int(max_tokens or MAX_TOKENS)
-        self.effort = effort
-        self.timeouts = timeouts
+        self.effort, self.timeouts = effort, timeouts
         self._model_limits = dict(model_limits or {})
-        identity = AwsIdentity(
-            region=aws_region or region_of(model) or next(filter(None, map(os.environ.get, _REGIONS)), None),
-            access_key_id=aws_access_key_id,
-            secret_access_key=Secret(aws_secret_access_key) if aws_secret_access_key else None,
-            session_token=Secret(aws_session_token) if aws_session_token else None,
-            profile=aws_profile,
+        identity = _identity(
+            aws_region or region_of(model),
+            aws_profile,
+            key_id=aws_access_key_id,
+            secret=aws_secret_access_key,
+            token=aws_session_token,
         )
         url = base_url or _endpoint(identity, needed=transport is None)
-        bearer = KeySource(
+        bearer = _bearer(
+            url,
+            base_url_trusted,
+            headers=headers,
             api_key=api_key,
             api_key_command=api_key_command,
             api_key_ttl_ms=int(api_key_ttl_ms),
-            variable=VARIABLE,
-            env_hosts=HOSTS,
-            base_url=url,
-            base_url_trusted=base_url_trusted,
-            scheme=KeyScheme(extra={name.lower(): Secret(value) for name, value in (headers or {}).items()}),
-            required=False,
         )
         keys = AwsKeys(bearer=bearer, identity=identity, base_url_trusted=base_url_trusted)
         defaults = Defaults(
-            max_tokens=self.max_tokens, effort=effort, system=self.system, capabilities=self.capabilities()
+            max_tokens=self.max_tokens,
+            effort=effort,
+            system=self.system,
+            capabilities=self.capabilities(),
+            model=model,
+            cache_markers=cache_markers,
+            cache_ttl=check_ttl(cache_ttl),
         )
-        by_invoke = (api or ("invoke" if vendor_of(model) == MESSAGES_VENDOR else "converse")) == "invoke"
-        codec = InvokeCodec(model, defaults, betas=betas) if by_invoke else ConverseCodec(model, defaults)
+        invoked = _by_invoke(api, model)
+        codec = InvokeCodec(model, defaults, betas=betas) if invoked else ConverseCodec(model, defaults)
         self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
 
     def capabilities(self) -> ModelCapabilities:
@@ -126,6 +130,52 @@ class BedrockAdapter(WireAdapter):
         return capabilities_from_limits(
             self.model, self._model_limits, base=capabilities_from_limits(self.model, FAMILIES)
         )
+
+    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())
+
+
+def _by_invoke(api: str | None, model: str) -> bool:
+    """Whether the model is called by InvokeModel.
+
+    Raises:
+        ConfigError: `api` names no way of calling one.
+    """
+    if api not in (None, *APIS):
+        raise ConfigError(f"must be one of {', '.join(APIS)}, not {api!r}", key="llm.api")
+    return (api or ("invoke" if vendor_of(model) == MESSAGES_VENDOR else "converse")) == "invoke"
+
+
+def _bearer(base_url: str, trusted: bool, *, headers: Mapping[str, str] | None, **given: Any) -> KeySource:
+    """Where an API key comes from; no key at all leaves it to AWS credentials."""
+    return KeySource(
+        **given,
+        variable=VARIABLE,
+        env_hosts=HOSTS,
+        base_url=base_url,
+        base_url_trusted=trusted,
+        scheme=KeyScheme(extra={name.lower(): Secret(value) for name, value in (headers or {}).items()}),
+        required=False,
+    )
+
+
+def _identity(
+    region: str | None, profile: str | None, *, key_id: str | None, secret: str | None, token: str | None
+) -> AwsIdentity:
+    """Who asks, and where.
+
+    Raises:
+        ConfigError: half of a pair of keys is missing.
+    """
+    if bool(key_id) != bool(secret):
+        raise ConfigError("aws_access_key_id and aws_secret_access_key go together", key="llm.aws_access_key_id")
+    return AwsIdentity(
+        region=region or next(filter(None, map(os.environ.get, _REGIONS)), None),
+        access_key_id=key_id,
+        secret_access_key=Secret(secret) if secret else None,
+        session_token=Secret(token) if token else None,
+        profile=profile,
+    )
 
 
 def _endpoint(identity: AwsIdentity, *, needed: bool) -> str:

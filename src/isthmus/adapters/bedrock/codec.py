@@ -16,6 +16,7 @@ from isthmus.adapters.bedrock.reply import DIALECT
 from isthmus.adapters.bedrock.sniff import BedrockDecoder
 from isthmus.adapters.codec import Decoder, Request
 from isthmus.errors import TierError
+from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext
 from isthmus.models.dialects import legal_name
 from isthmus.models.messages import sendable
@@ -67,14 +68,19 @@ class InvokeCodec:
             self._frame["anthropic_beta"] = list(betas)
         self._names = _Names(MESSAGES_SCHEMAS)
 
-    def encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+    def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; equal contexts give equal bytes.
+
+        Args:
+            ctx: what to ask.
+            stream: whether to ask for a stream.
+            capabilities: what the model can do; None leaves it to the defaults.
 
         Raises:
             InvalidRequestError: something in it cannot be said to this API; names it.
         """
         self._names.learn(ctx)
-        body, notes = messages_body(ctx, self._defaults)
+        body, notes = messages_body(ctx, self._defaults.knowing(capabilities))
         action = "invoke-with-response-stream" if stream else "invoke"
         return Request(_call(self.model, action, {**self._frame, **body}, stream=stream), notes)
 
@@ -103,14 +109,19 @@ class ConverseCodec:
         self._vendor = vendor_of(model)
         self._names = _Names(SCHEMAS)
 
-    def encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+    def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; equal contexts give equal bytes.
+
+        Args:
+            ctx: what to ask.
+            stream: whether to ask for a stream.
+            capabilities: what the model can do; None leaves it to the defaults.
 
         Raises:
             InvalidRequestError: something in it cannot be said to this API; names it.
         """
         self._names.learn(ctx)
-        body, notes = converse_body(ctx, self._defaults, vendor=self._vendor, model=self.model)
+        body, notes = converse_body(ctx, self._defaults.knowing(capabilities), vendor=self._vendor, model=self.model)
         action = "converse-stream" if stream else "converse"
         return Request(_call(self.model, action, body, stream=stream), notes)
 

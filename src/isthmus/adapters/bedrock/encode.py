@@ -7,6 +7,7 @@ from typing import Any
 
 from isthmus.adapters.anthropic.encode import MAX_TOKENS, Defaults
 from isthmus.adapters.bedrock.names import MESSAGES_VENDOR, SCHEMAS
+from isthmus.adapters.bedrock.points import place_points
 from isthmus.adapters.bedrock.turns import ConverseTranscript
 from isthmus.errors import InvalidRequestError
 from isthmus.models.capabilities import EFFORTS, apply_thinking
@@ -53,7 +54,9 @@ def build_body(
     if thinking:
         body[_EXTRA] = thinking
     maker.take_options(body)
-    return body, (*history.notes, *maker.notes)
+    # Other vendors' models refuse points, or keep prompts by themselves.
+    points = place_points(body, ttl=defaults.cache_ttl) if defaults.marks and vendor == MESSAGES_VENDOR else []
+    return body, (*history.notes, *maker.notes, *points)
 
 
 def _thinking(

@@ -27,6 +27,7 @@ from isthmus.wire.frame import Frame
 
 _CHUNK = "chunk"
 _METRICS = METRICS.encode()
+_STOP_REASON = b'"stop_reason"'
 
 
 class _Chunk(msgspec.Struct, gc=False):
@@ -34,6 +35,7 @@ class _Chunk(msgspec.Struct, gc=False):
 
 
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
+_decode_choices = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None).decode
 
 
 class BedrockDecoder:
@@ -65,12 +67,12 @@ class BedrockDecoder:
             self._is_chat = isinstance(inner, ChatDecoder)
         elif frame.event[:1] == FAILED:
             self._fail(frame, inner)
-        if self._is_chat and _METRICS in frame.data:
+        if self._is_chat and (_METRICS in frame.data or _STOP_REASON in frame.data):
             found = fields(frame.data)
-            del found[METRICS]
+            found.pop(METRICS, None)
             if not found:
                 return ()
-            frame = Frame(dumps(found))
+            frame = Frame(dumps(_with_reasons(found)))
         events = inner.feed(frame)
         self.done = inner.done
         return events
@@ -114,6 +116,18 @@ class BedrockDecoder:
         if not _CONVERSES.isdisjoint(found):
             return ConverseDecoder(whole=whole, names=self._names)
         return MessagesDecoder(whole=whole, names=self._names)
+
+
+def _with_reasons(found: dict[str, msgspec.Raw]) -> dict[str, Any]:
+    """A chat completion whose choices tell their reason as it does; pages of Amazon Bedrock, 2026-11."""
+    try:
+        choices = _decode_choices(found.get("choices", b"null"))
+    except msgspec.DecodeError:
+        return found
+    for choice in choices or ():
+        if bytes(choice.get("finish_reason", b"null")) == b"null" and "stop_reason" in choice:
+            choice["finish_reason"] = choice["stop_reason"]
+    return {**found, "choices": choices} if choices else found
 
 
 def _unwrapped(frame: Frame) -> Frame:

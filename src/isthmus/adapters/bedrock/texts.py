@@ -113,7 +113,8 @@ class TextsDecoder:
                 held = held[0]
             found = _at(held, text)
             if isinstance(found, str):
-                why = _at(held, reason)
+                # Some families tell the reason by the other name.
+                why = _at(held, reason) or _at(held, ("stop_reason",))
                 return found, why if isinstance(why, str) else None
         why = value.get("finish_reason")
         return None, why if isinstance(why, str) else None

@@ -13,6 +13,7 @@ from isthmus.adapters.anthropic.reply import DIALECT as MESSAGES
 from isthmus.adapters.anthropic.turns import Transcript
 from isthmus.adapters.bedrock.names import SCHEMAS, wire_id
 from isthmus.adapters.bedrock.parts import media_block, own_block
+from isthmus.adapters.bedrock.points import cache_point
 from isthmus.adapters.bedrock.reply import DIALECT
 from isthmus.errors import InvalidRequestError
 from isthmus.models.events import NoteCode
@@ -70,6 +71,9 @@ class ConverseTranscript(Transcript):
 
     def _part(self, part: Any, place: str) -> list[Any]:
         ready = own_block(part)
+        if isinstance(part, Mapping) and part.keys() == {"text"}:
+            # A text as Converse writes it: a block without a type.
+            part = {"type": "text", **part}
         if ready is None and isinstance(part, Mapping):
             if part.get("type") == "tool_result" and not isinstance(part.get("content"), str | None):
                 part = {**part, "content": self._result(part["content"], place)}
@@ -79,7 +83,7 @@ class ConverseTranscript(Transcript):
             block = block_of(part, place, notes=self.notes)
             return [block] if block else []
         mark = part.get("cache_control")
-        point = [{"type": _READY, "block": _cache_point(mark)}] if isinstance(mark, Mapping) else []
+        point = [{"type": _READY, "block": cache_point(mark.get("ttl"))}] if isinstance(mark, Mapping) else []
         return [{"type": _READY, "block": ready}, *point]
 
     def _result(self, content: Any, place: str) -> Any:
@@ -142,7 +146,7 @@ class ConverseTranscript(Transcript):
             out += say(self, block)
             mark = block.get("cache_control")
             if isinstance(mark, Mapping):
-                out.append(_cache_point(mark))
+                out.append(cache_point(mark.get("ttl")))
         return out
 
     def _say_text(self, block: Mapping[str, Any]) -> list[Any]:
@@ -198,11 +202,6 @@ _MEMBERS: Mapping[str, frozenset[str]] = {
 def _is_unsigned(found: Mapping[str, msgspec.Raw]) -> bool:
     reasoning = loads(found.get("reasoningContent", b"null"))
     return isinstance(reasoning, dict) and not (reasoning.get("reasoningText") or {"signature": 1}).get("signature")
-
-
-def _cache_point(mark: Mapping[str, Any]) -> dict[str, Any]:
-    ttl = mark.get("ttl")
-    return {"cachePoint": {"type": "default", **({"ttl": ttl} if ttl else {})}}
 
 
 _WORDS: Mapping[str, Callable[[ConverseTranscript, Mapping[str, Any]], list[Any]]] = {

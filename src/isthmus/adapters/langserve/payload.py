@@ -166,7 +166,7 @@ def _turns(at: int, message: Mapping[str, Any], notes: list[Note]) -> Iterable[d
     check_form(message, place)
     native, note = native_of(message, DIALECT)
     if note is not None:
-        notes.append(note)
+        notes.append(Note(note.code, f"{place}: {note.detail}"))
     if native is not None:
         yield exact(native.json)
         return

@@ -46,10 +46,13 @@ def read(output: Any) -> Answer:
     """An output of any form: a message, several, a chain's dict, older `generations`, or text; never fails."""
     output = bare(output)
     message = message_in(output)
+    holder: Any = message
     if message is None:
         holder = _generation(output) or output
-        return Answer(text_in(holder), None, _reason(holder), _usage(holder))
-    return Answer(text_of(message), message, _reason(message), _usage(message), _answered(output))
+    reason, usage = _reason(holder) or _reason(_generation(output)), _usage(holder) or _usage_beside(output)
+    if message is None:
+        return Answer(text_in(holder), None, reason, usage)
+    return Answer(text_of(message), message, reason, usage, _answered(output))
 
 
 def bare(value: Any) -> Any:
@@ -194,6 +197,12 @@ def _older_usage(message: Any) -> dict[str, Any]:
     held = message.get("response_metadata") if isinstance(message, Mapping) else None
     said = (held.get("token_usage") or held.get("usage")) if isinstance(held, Mapping) else None
     return dict(plain(said)) if isinstance(said, Mapping) else {}
+
+
+def _usage_beside(output: Any) -> dict[str, Any]:
+    """What an older result says of its tokens: in `llm_output`, beside the generations."""
+    told = output.get("llm_output") if isinstance(output, Mapping) else None
+    return _older_usage({"response_metadata": told})
 
 
 def _count(value: Any) -> int | None:

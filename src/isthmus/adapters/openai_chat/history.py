@@ -7,8 +7,8 @@ from typing import Any
 
 from isthmus.adapters.openai_chat.parts import spell_for
 from isthmus.models.events import Note, NoteCode
-from isthmus.models.jsontext import Raw, dumps
-from isthmus.models.messages import MessageRole, check_form, native_of, without_reserved
+from isthmus.models.jsontext import Raw
+from isthmus.models.messages import MessageRole, check_form, native_of, sendable
 from isthmus.models.neutral import NATIVE_INPUT, check_projection, split
 
 Rendered = Mapping[str, Any] | Raw
@@ -124,7 +124,9 @@ def _call(at: int, call: Mapping[str, Any], notes: list[Note]) -> dict[str, Any]
     arguments = function.get("arguments") if isinstance(function, Mapping) else None
     if not isinstance(function, Mapping) or isinstance(arguments, str):
         return dict(call)
-    text = dumps({} if arguments is None else without_reserved(arguments)).decode()
+    text = sendable(
+        {} if arguments is None else arguments, f"messages[{at}]: arguments of {function.get('name')}"
+    ).decode()
     notes.append(
         Note(NoteCode.HISTORY_CHANGED, f"messages[{at}]: arguments of {function.get('name')} were written as text")
     )

@@ -10,12 +10,21 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from isthmus.adapters.drive import no_json_form
 from isthmus.adapters.model_face import closed_on, judged, repair_of, response_step, unless_cancelled
 from isthmus.adapters.openai_responses.codec import ResponsesCodec
 from isthmus.adapters.openai_responses.decode import ResponsesDecoder
 from isthmus.adapters.openai_responses.encode import request_body
 from isthmus.adapters.openai_responses.errors import response_error
-from isthmus.adapters.openai_responses.sdk import Connection, SdkReply, opened, sdk_options, wait_after
+from isthmus.adapters.openai_responses.sdk import (
+    Connection,
+    SdkReply,
+    given_options,
+    hidden,
+    opened,
+    sdk_options,
+    wait_after,
+)
 from isthmus.adapters.render import RoleDict, read_tools, remembered
 from isthmus.adapters.views import from_response, to_model_event, to_response
 from isthmus.errors import CallCancelledError, ConfigError, TierError
@@ -48,6 +57,7 @@ class _Asked(NamedTuple):
     arguments: dict[str, Any]
     notes: tuple[Note, ...]
     codec: ResponsesCodec
+    streamed: bool
 
 
 class ResponsesClient(Model[ModelResponse]):
@@ -157,9 +167,9 @@ class ResponsesClient(Model[ModelResponse]):
             ctx, sdk = self._context(messages, {**(extra_call_args or {}), **kwargs}, schema=schema, tools=tools)
             repair = repair_of(self, ctx, messages=messages, retries=0)
             form = None if repair is None else repair.request(ctx)
-            asked = self._asked(ctx if form is None else form.ctx, sdk)
+            asked = self._asked(ctx if form is None else form.ctx, sdk, stream=True)
             async with AsyncExitStack() as stack:
-                reply = await self._open(stack, asked, stream=True)
+                reply = await self._open(stack, asked)
                 async with closed_on(cancellation_token, reply):
                     async for event in self._events(reply, asked):
                         if event.response is not None:
@@ -175,7 +185,7 @@ class ResponsesClient(Model[ModelResponse]):
         self, messages: Any, options: Mapping[str, Any], *, schema: Any, tools: Any
     ) -> tuple[GenerateContext, dict[str, Any]]:
         """What a call asks for, and those of its options that are the SDK's own."""
-        merged = {**self._defaults, **options}
+        merged = given_options({**self._defaults, **options})
         sdk = sdk_options(merged)
         rest = {name: value for name, value in merged.items() if name not in sdk}
         base = remembered(messages) or GenerateContext()
@@ -192,10 +202,14 @@ class ResponsesClient(Model[ModelResponse]):
         )
         return ctx, sdk
 
-    def _asked(self, ctx: GenerateContext, sdk: Mapping[str, Any]) -> _Asked:
-        body, notes = request_body(ctx, model=self.model, ceiling=None)
+    def _asked(self, ctx: GenerateContext, sdk: Mapping[str, Any], *, stream: bool = False) -> _Asked:
+        try:
+            body, notes = request_body(ctx, model=self.model, ceiling=None)
+            plain = loads(sendable(body))
+        except (TypeError, RecursionError) as error:
+            raise no_json_form(error) from error
         self._codec.learn(ctx)
-        return _Asked({**loads(sendable(body)), **sdk}, tuple(notes), self._codec)
+        return _Asked({**plain, **sdk}, tuple(notes), self._codec, stream)
 
     async def _unrefused(self, ctx: GenerateContext, sdk: Mapping[str, Any]) -> ModelResponse:
         """The reply; asked for again, with the words for that, where the model refuses."""
@@ -207,11 +221,11 @@ class ResponsesClient(Model[ModelResponse]):
             response = await self._whole(self._asked(ctx, sdk))
         return response
 
-    async def _open(self, stack: AsyncExitStack, asked: _Asked, *, stream: bool) -> SdkReply:
+    async def _open(self, stack: AsyncExitStack, asked: _Asked) -> SdkReply:
         """Send the call, and again while its failure may pass; its limiter and its reply end with the stack."""
         await stack.enter_async_context(self.config.rate_limiter or nullcontext())
         responses = self._connection.client().responses.with_streaming_response
-        how = {"stream": True} if stream else {}
+        how = {"stream": True} if asked.streamed else {}
 
         async def once(attempt_number: int) -> SdkReply:
             # A try that fails leaves nothing on the stack.
@@ -229,14 +243,16 @@ class ResponsesClient(Model[ModelResponse]):
 
     async def _whole(self, asked: _Asked) -> ModelResponse:
         async with AsyncExitStack() as stack:
-            reply = await self._open(stack, asked, stream=False)
+            reply = await self._open(stack, asked)
             *_, last = [event async for event in self._events(reply, asked)]
         return last.response  # type: ignore[return-value]
 
     async def _events(self, reply: SdkReply, asked: _Asked) -> AsyncIterator[ModelStreamEvent]:
         """The events of a reply, whichever way it came."""
-        decoder, fold = asked.codec.decoder(whole=not reply.is_stream), Fold()
+        decoder, fold = asked.codec.decoder(whole=False), Fold()
         try:
+            await reply.begin(streamed=asked.streamed)
+            decoder = asked.codec.decoder(whole=not reply.is_stream)
             async for frames in _frames(reply):
                 for frame in frames:
                     events = list(decoder.feed(frame))
@@ -253,7 +269,7 @@ class ResponsesClient(Model[ModelResponse]):
             error.partial = fold.failed(error)
             error.body = redact(error.body, [self.config.api_key]) if error.body else None
             said = redact(error.message, [self.config.api_key])
-            raise response_error(said, _native(decoder), of=error) from None
+            raise response_error(said, hidden(_native(decoder), self.config.api_key), of=error) from None
         step = fold.result()
         self._count(step)
         response = self._response(step, decoder, asked)

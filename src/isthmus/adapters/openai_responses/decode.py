@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from isthmus.adapters.openai_responses.errors import failure_of
-from isthmus.adapters.openai_responses.items import Items, Slot, word
+from isthmus.adapters.openai_responses.items import Items, word
 from isthmus.adapters.openai_responses.usage import read_usage
 from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError, UnclassifiedError
 from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, framed, set_raw
@@ -22,6 +22,7 @@ _EXCERPT = 200
 _END = b"[DONE]"
 _TEXT = "response.output_text.delta"
 _TEXT_EVENTS = ("", _TEXT)
+_WORST_FIRST = ("failed", "cancelled", "incomplete")
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -56,6 +57,7 @@ class ResponsesDecoder:
         self._whole = whole
         self._items = Items(names)
         self._usage: Any = None
+        self._began: str | None = None
         self._malformed: TierError | None = None
         self._finish: Finish | None = None
         # Which item's text goes on, and the pieces of it so far.
@@ -100,6 +102,9 @@ class ResponsesDecoder:
         except TierError as error:
             error.usage = error.usage or read_usage(self._usage)[0]
             raise
+        except (ValueError, TypeError, RecursionError) as error:
+            said = f"an event cannot be read: {error}: {data[:_EXCERPT].decode('utf-8', 'replace')!r}"
+            raise ProtocolError(said, usage=read_usage(self._usage)[0]) from None
 
     def _unreadable(self, frame: Frame, data: bytes) -> Iterable[Event]:
         """Hold on to the fault: at the end of the bytes it is a cut, before that a breach of protocol."""
@@ -127,6 +132,15 @@ class ResponsesDecoder:
         handle = self._EVENTS.get(kind)
         return () if handle is None else handle(self, value, frame)
 
+    def _created(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        """A response begins; another one inside it would be glued to it."""
+        response = loads(value.get("response", b"{}"))
+        begun = response.get("id") if isinstance(response, dict) else None
+        if self._began is not None and begun != self._began and self._items.slots:
+            raise ProtocolError("response.created came twice: a second reply inside the first")
+        self._began = begun or ""
+        return self._progress(value, frame)
+
     def _progress(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         """The response as it stands: nothing yet, but for tokens spent."""
         response = loads(value.get("response", b"{}"))
@@ -140,13 +154,15 @@ class ResponsesDecoder:
             raise ProtocolError(f"{self.event_type}: no item in it")
         at = loads(value.get("output_index", b"null"))
         self.item = (at, word(item.get("type")))
-        return self._items.added(at, item)
+        return self._items.added(at, item, json=bytes(value["item"]))
 
     def _item_done(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         raw = value.get("item", Raw(b"null"))
         item, at = loads(raw), loads(value.get("output_index", b"null"))
         item_id = item.get("id") if isinstance(item, dict) else None
         slot = self._items.find({"output_index": at, "item_id": item_id})
+        if slot.settled and slot.json == bytes(raw):
+            return ()
         if slot.settled:
             slot = self._items.open(None, {})
         events = self._items.done(slot, item, json=bytes(raw))
@@ -169,8 +185,7 @@ class ResponsesDecoder:
 
     def _refusal_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         slot, event = self._slot(value)
-        self._items.refused = True
-        return self._items.text_delta(slot, _delta(event))
+        return self._items.text_delta(slot, _delta(event), refused=True)
 
     def _summary_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         slot, event = self._slot(value)
@@ -184,10 +199,25 @@ class ResponsesDecoder:
         slot, event = self._slot(value)
         return (self._items.call_delta(slot, _delta(event)),)
 
+    def _text_done(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        """A part's whole text: what of it no delta has said."""
+        slot, event = self._slot(value)
+        return self._items.text_done(slot, event.get("text"))
+
+    def _refusal_done(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        slot, event = self._slot(value)
+        return self._items.text_done(slot, event.get("refusal"), refused=True)
+
+    def _arguments_done(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        slot, event = self._slot(value)
+        return self._items.arguments_done(slot, event)
+
     def _error(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         self.response = frame.data
         event = loads(frame.data)
-        raise failure_of(event.get("error") if isinstance(event.get("error"), dict | str) else event)
+        # The event's own type says only that it is an error; its status may stand beside the error.
+        known = {name: said for name, said in event.items() if name != "type"}
+        raise failure_of(known if any(said is not None for said in known.values()) else event)
 
     def _ended(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         raw = value.get("response")
@@ -199,18 +229,22 @@ class ResponsesDecoder:
         """A response that says it has ended, whole or at the end of its stream."""
         self.response = frame.data if raw is None else raw
         self._usage = loads(value["usage"]) if "usage" in value else self._usage
-        status = loads(value.get("status", b"null"))
-        if status is None and not self._whole:
-            status = self.event_type.removeprefix("response.")
-        self._check(status, value)
-        output = [bytes(item) for item in _raw_items(value.get("output", b"null")) or ()]
         details = loads(value.get("incomplete_details", b"null"))
         reason = word(details.get("reason")) if isinstance(details, dict) else None
+        status = self._status(loads(value.get("status", b"null")), reason)
+        self._check(status, value)
+        output = [bytes(item) for item in _raw_items(value.get("output", b"null")) or ()]
         events = self._settle(output, cut=status == "incomplete")
         # As they were told one by one: the last event has other ciphers of the same, and with some servers no items.
         self._finish = self._close(status, reason, self._items.output(), frame)
         self.done = True
         return events
+
+    def _status(self, said: Any, reason: str | None) -> Any:
+        """How the response ended: of its status, its event's name and its reason to be incomplete the worst."""
+        named = None if self._whole else self.event_type.removeprefix("response.")
+        found = (said, named, "incomplete" if reason else None)
+        return next((status for status in _WORST_FIRST if status in found), said if named is None else named)
 
     def _check(self, status: Any, value: dict[str, Raw]) -> None:
         """Whether it is an answer.
@@ -233,14 +267,12 @@ class ResponsesDecoder:
     def _settle(self, output: list[bytes], *, cut: bool) -> list[Event]:
         """What the response says beyond the items that were done before it."""
         items, events = self._items, []
-        known: dict[str | None, Slot] = {slot.item_id: slot for slot in items.slots.values() if slot.item_id}
         for at, json in enumerate(output):
             item = loads(json)
-            item_id = item.get("id") if isinstance(item, dict) else None
-            slot = known.get(word(item_id)) or items.slots.get(at) or items.open(at, {})
+            slot = items.place(at, item if isinstance(item, dict) else {})
             if not slot.settled:
                 events += items.done(slot, item, json=json, cut=cut)
-        for slot in [slot for slot in items.slots.values() if not slot.settled and slot.kind == "function_call"]:
+        for slot in [slot for slot in items.slots.values() if not slot.settled]:
             events += items.unfinished(slot, cut=cut)
         return events
 
@@ -296,7 +328,8 @@ class ResponsesDecoder:
         raise error
 
     _EVENTS: ClassVar[dict[str, Callable[[ResponsesDecoder, dict[str, Raw], Frame], Iterable[Event]]]] = {
-        **dict.fromkeys(("response.created", "response.queued", "response.in_progress"), _progress),
+        "response.created": _created,
+        **dict.fromkeys(("response.queued", "response.in_progress"), _progress),
         "response.output_item.added": _added,
         "response.output_item.done": _item_done,
         _TEXT: _text_delta,
@@ -304,6 +337,9 @@ class ResponsesDecoder:
         "response.reasoning_summary_text.delta": _summary_delta,
         "response.reasoning_text.delta": _reasoning_delta,
         "response.function_call_arguments.delta": _arguments_delta,
+        "response.output_text.done": _text_done,
+        "response.refusal.done": _refusal_done,
+        "response.function_call_arguments.done": _arguments_done,
         **dict.fromkeys(("response.completed", "response.incomplete", "response.failed", "response.cancelled"), _ended),
         "error": _error,
     }

@@ -14,7 +14,7 @@ from isthmus.models.dialects import legal_name
 from isthmus.models.enums import MessageRole
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import Raw, dumps, loads
-from isthmus.models.messages import RESERVED, check_form, native_of, without_reserved
+from isthmus.models.messages import RESERVED, check_form, native_of, sendable, without_reserved
 from isthmus.models.neutral import NATIVE_DIALECT, NATIVE_INPUT, split
 
 Item = Mapping[str, Any] | Raw
@@ -159,11 +159,10 @@ class _Input:
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
             raise InvalidRequestError(f"{place}: a call needs a function with a name, not {call!r:.80}")
         given = function.get("arguments")
-        arguments = (
-            given if isinstance(given, str) else dumps({} if given is None else without_reserved(given)).decode()
-        )
+        if not isinstance(given, str):
+            given = sendable({} if given is None else given, f"{place}: arguments of {function['name']}").decode()
         name = legal_name(function["name"], dialect=SCHEMAS)
-        return {"type": "function_call", "call_id": call.get("id"), "name": name, "arguments": arguments or "{}"}
+        return {"type": "function_call", "call_id": call.get("id"), "name": name, "arguments": given or "{}"}
 
     def _result(self, turn: dict[str, Any], place: str) -> None:
         if turn.get("is_error"):
@@ -179,4 +178,4 @@ class _Input:
 def _checked(items: Any, place: str) -> list[dict[str, Any]]:
     if not isinstance(items, list | tuple) or not all(isinstance(item, Mapping) for item in items):
         raise InvalidRequestError(f"{place}: must be a list of dicts, not {items!r:.80}")
-    return [loads(dumps(without_reserved(item))) for item in items]
+    return [loads(sendable(item, f"{place}[{at}]")) for at, item in enumerate(items)]

@@ -25,15 +25,33 @@ _TEXTS: Mapping[Any, str] = {"output_text": "text", "text": "text", "refusal": "
 class Slot:
     """One output item in the making."""
 
-    __slots__ = ("at", "call_id", "call_index", "call_pieces", "item_id", "json", "kind", "name", "pieces", "settled")
+    __slots__ = (
+        "at",
+        "begun",
+        "call_id",
+        "call_index",
+        "call_pieces",
+        "item_id",
+        "json",
+        "kind",
+        "name",
+        "parts",
+        "pieces",
+        "placed",
+        "settled",
+        "told",
+    )
 
     def __init__(self, at: int, item: Mapping[str, Any]) -> None:
         self.at = at
         self.pieces: list[str] = []
         self.call_pieces: list[str] = []
         self.call_index = -1
-        self.settled = False
-        self.json = b""
+        self.settled = self.placed = False
+        self.begun = self.json = b""
+        # How many pieces the parts that are whole have, and these parts.
+        self.told = 0
+        self.parts: list[dict[str, Any]] = []
         self.learn(item)
 
     def learn(self, item: Mapping[str, Any]) -> None:
@@ -46,6 +64,29 @@ class Slot:
     def arguments(self) -> str:
         """The arguments so far."""
         return "".join(self.call_pieces)
+
+
+def _open_message(slot: Slot, cut: bool) -> dict[str, Any] | None:
+    text = "".join(slot.pieces[slot.told :])
+    rest = [{"type": "output_text", "text": text, "annotations": []}] if text else []
+    content = [*slot.parts, *rest]
+    status = "incomplete" if cut else "completed"
+    made = {"type": "message", "id": slot.item_id, "role": "assistant", "status": status, "content": content}
+    return {name: value for name, value in made.items() if value is not None} if content else None
+
+
+def _open_call(slot: Slot, cut: bool) -> dict[str, Any] | None:
+    """The call: whole if its arguments are, in a reply that is."""
+    whole = not cut and slot.arguments.strip() and not parse_arguments(slot.arguments)[1]
+    item = {
+        "type": "function_call",
+        "id": slot.item_id,
+        "call_id": slot.call_id,
+        "name": slot.name,
+        "arguments": slot.arguments,
+        "status": "completed" if whole else "incomplete",
+    }
+    return item if slot.name else None
 
 
 class Items:
@@ -69,17 +110,34 @@ class Items:
         self._out: list[Event] = []
 
     def find(self, event: Mapping[str, Any]) -> Slot:
-        """The slot that an event is about: by index, by the item's id, else the last one (F01)."""
+        """The slot that an event is about: by the item's id, by index, else the last one (F01).
+
+        Some servers count every item as the first, others give an item another id in each event.
+        """
         at, item_id = event.get("output_index"), event.get("item_id")
-        if isinstance(at, int) and at in self.slots:
-            return self.slots[at]
         if isinstance(item_id, str):
             known = next((slot for slot in self.slots.values() if slot.item_id == item_id), None)
             if known is not None:
                 return known
+        if isinstance(at, int) and at in self.slots:
+            return self.slots[at]
         if not isinstance(at, int) and self.slots and not self.slots[max(self.slots)].settled:
             return self.slots[max(self.slots)]
         return self.open(at if isinstance(at, int) else None, {"id": item_id})
+
+    def place(self, at: int, item: Mapping[str, Any]) -> Slot:
+        """The slot of an item of the finished response, each once: by id, by place and type, by type, else a new one.
+
+        Some servers leave items out of it that they have told, and give those that are in it other ids.
+        """
+        item_id, kind = word(item.get("id")), item.get("type")
+        left = [slot for slot in self.slots.values() if not slot.placed]
+        same = [slot for slot in left if slot.kind in ("", kind)]
+        found = next((slot for slot in left if item_id and slot.item_id == item_id), None)
+        found = found or next((slot for slot in same if slot.at == at), None) or next(iter(same), None)
+        slot = found or self.open(None if at in self.slots else at, {})
+        slot.placed = True
+        return slot
 
     def open(self, at: int | None, item: Mapping[str, Any]) -> Slot:
         """A slot for an item that was not seen before."""
@@ -87,13 +145,14 @@ class Items:
         slot = self.slots[place] = Slot(place, item)
         return slot
 
-    def added(self, at: Any, item: Mapping[str, Any]) -> list[Event]:
-        """An item begins."""
+    def added(self, at: Any, item: Mapping[str, Any], *, json: bytes = b"") -> list[Event]:
+        """An item begins; `json` is what there is of it."""
         slot = self.slots.get(at) if isinstance(at, int) else None
-        if slot is None or slot.settled:
+        if slot is None or slot.settled or (slot.begun and slot.item_id != word(item.get("id"))):
             slot = self.open(at if isinstance(at, int) and slot is None else None, item)
         else:
             slot.learn(item)
+        slot.begun = json
         if slot.kind != "function_call":
             return []
         first = item.get("arguments")
@@ -107,12 +166,33 @@ class Items:
         slot.call_pieces.append(text)
         return framed(CallDelta(slot.call_index, slot.call_id, self._told(slot.name), text), self.frame)  # type: ignore[no-any-return]
 
-    def text_delta(self, slot: Slot, text: str) -> list[Event]:
+    def text_delta(self, slot: Slot, text: str, *, refused: bool = False) -> list[Event]:
         """The text or the refusal of a message goes on."""
+        self.refused = self.refused or refused
+        slot.kind = slot.kind or "message"
         slot.pieces.append(text)
         if not text:
             return []
         return [framed(Text(text), self.frame)]
+
+    def text_done(self, slot: Slot, text: Any, *, refused: bool = False) -> list[Event]:
+        """A text or a refusal is whole: what its deltas have not said of it."""
+        said = "".join(slot.pieces[slot.told :])
+        if slot.settled or not isinstance(text, str) or not text.startswith(said):
+            return []
+        out = self.text_delta(slot, text[len(said) :], refused=refused)
+        slot.told = len(slot.pieces)
+        part = {"type": "refusal", "refusal": text} if refused else {"type": "output_text", "text": text}
+        slot.parts.append(part if refused else {**part, "annotations": []})
+        return out
+
+    def arguments_done(self, slot: Slot, event: Mapping[str, Any]) -> list[Event]:
+        """The arguments of a call are whole: what their deltas have not said of them."""
+        text = event.get("arguments")
+        slot.name = slot.name or word(event.get("name"))
+        if slot.settled or not isinstance(text, str) or not text.startswith(slot.arguments) or text == slot.arguments:
+            return []
+        return [self.call_delta(slot, text[len(slot.arguments) :])]
 
     def reasoning_delta(self, slot: Slot, part: tuple[str, int], *, text: str) -> list[Event]:
         """Reasoning goes on; two parts of it are a blank line apart."""
@@ -147,17 +227,12 @@ class Items:
         return self._out
 
     def unfinished(self, slot: Slot, *, cut: bool) -> list[Event]:
-        """A call that nothing closed: whole if its arguments are, in a reply that is (F01)."""
-        whole = not cut and slot.arguments.strip() and not parse_arguments(slot.arguments)[1]
-        item = {
-            "type": "function_call",
-            "id": slot.item_id,
-            "call_id": slot.call_id,
-            "name": slot.name,
-            "arguments": slot.arguments,
-            "status": "completed" if whole else "incomplete",
-        }
-        return self.done(slot, item, json=dumps(item), cut=cut) if slot.name else []
+        """An item that nothing closed, of a reply that has ended: what there is of it (F01)."""
+        make = self._LEFT_OPEN.get(slot.kind)
+        if make is None:
+            return self.done(slot, loads(slot.begun), json=slot.begun, cut=cut) if slot.begun else []
+        item = make(slot, cut)
+        return [] if item is None else self.done(slot, item, json=dumps(item), cut=cut)
 
     def _rest(self, slot: Slot, parts: list[tuple[_Part, str]]) -> list[tuple[_Part, str]]:
         """What whole parts say beyond the deltas, which some servers give other numbers."""
@@ -177,7 +252,9 @@ class Items:
     def _message(self, slot: Slot, item: Mapping[str, Any]) -> None:
         annotations: list[Any] = []
         parts: list[tuple[_Part, str]] = []
-        for at, part in enumerate(_list(item.get("content"))):
+        given = item.get("content")
+        parts_given = [{"type": "output_text", "text": given}] if isinstance(given, str) else _list(given)
+        for at, part in enumerate(parts_given):
             kind = part.get("type") if isinstance(part, Mapping) else None
             text = part.get(_TEXTS.get(kind, "")) if isinstance(part, Mapping) else None
             if not isinstance(text, str):
@@ -239,6 +316,12 @@ class Items:
         "message": _message,
         "reasoning": _reasoning,
         "function_call": _call,
+    }
+    _LEFT_OPEN: ClassVar[dict[str, Callable[[Slot, bool], dict[str, Any] | None]]] = {
+        "message": _open_message,
+        "function_call": _open_call,
+        # What was said of it is told; without its cipher nobody takes it back.
+        "reasoning": lambda slot, cut: None,
     }
 
     def waiting(self, output: list[bytes]) -> list[str]:

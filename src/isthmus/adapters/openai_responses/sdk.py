@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from isthmus.adapters.classify import classify_reply
+from isthmus.adapters.drive import first_bytes, is_document
 from isthmus.errors import ConfigError, ErrorClass, MissingDependencyError, TierError, TransientError
 from isthmus.models.config import Config
 from isthmus.models.retry import RetryPolicy
@@ -94,8 +95,21 @@ class SdkReply:
 
     def __init__(self, reply: Any, secret: str) -> None:
         self._reply, self._secret = reply, secret
-        self.is_stream = "json" not in str(reply.headers.get("content-type", ""))
+        self._rest = self._read()
+        self._first = b""
+        self.is_stream = True
         self.ended = Ended.FRAMED
+
+    async def begin(self, *, streamed: bool) -> None:
+        """Read as much as tells what it is.
+
+        Raises:
+            ProtocolError: it is neither events nor JSON.
+            Exception: the SDK's own, with what it means here as its `classified`.
+        """
+        kind = str(self._reply.headers.get("content-type", ""))
+        self._first = await first_bytes(kind, self._rest)
+        self.is_stream = not is_document(kind, self._first, streamed=streamed, secrets=[self._secret])
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives.
@@ -103,6 +117,11 @@ class SdkReply:
         Raises:
             Exception: the SDK's own, with what it means here as its `classified`.
         """
+        yield self._first
+        async for chunk in self._rest:
+            yield chunk
+
+    async def _read(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._reply.iter_bytes():
                 yield chunk
@@ -137,8 +156,13 @@ async def opened(manager: Any, secret: str) -> AsyncIterator[SdkReply]:
 
 
 def explain(error: Exception, secret: str) -> None:
-    """Let an error of the SDK say its class, as its `classified`: the error itself stays what and who it is."""
+    """Let an error of the SDK say its class, as its `classified`: the error itself stays who it is, without the key."""
     meaning = _meaning(error, secret)
+    error.args = hidden(error.args, secret)
+    for name in ("message", "body", "code", "param", "type"):
+        held = getattr(error, name, None)
+        if held is not None and hidden(held, secret) != held:
+            setattr(error, name, hidden(held, secret))
     if meaning is not None:
         meaning.__cause__ = error
         error.classified = meaning  # type: ignore[attr-defined]
@@ -158,6 +182,17 @@ def _meaning(error: Exception, secret: str) -> TierError | None:
     if type(error).__module__.split(".")[0].startswith("http") and not isinstance(error, ValueError | TypeError):
         return TransientError(f"the connection was lost: {type(error).__name__}: {error}")
     return None
+
+
+def hidden(value: Any, secret: str) -> Any:
+    """The plain value with the key taken out of every text in it; whatever else there is in it stays."""
+    if isinstance(value, str):
+        return redact(value, [secret])
+    if isinstance(value, dict):
+        return {name: hidden(item, secret) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)([hidden(item, secret) for item in value])
+    return value
 
 
 def _body(response: Any) -> bytes:
@@ -188,3 +223,9 @@ def sdk_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: options[name] for name in ("extra_headers", "extra_query", "extra_body", "timeout") if name in options
     }
+
+
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options without those that say, in the SDK's own way, that they are not given."""
+    openai = load_sdk()
+    return {name: value for name, value in options.items() if not isinstance(value, openai.Omit | openai.NotGiven)}

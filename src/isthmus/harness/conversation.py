@@ -1,0 +1,186 @@
+"""The conversation of one agent: its runs one after another, each on a copy, each committed whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from uuid import uuid4
+
+from isthmus.harness.snapshot import AgentId, AgentSnapshot
+from isthmus.harness.state import RunState
+from isthmus.harness.stores import StateStore
+
+
+class Queue:
+    """Lets one in at a time, in the order in which they came; in one event loop after another, too."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.busy = False
+
+    async def enter(self) -> None:
+        """Wait for those who came before."""
+        if not self.busy:
+            self.busy = True
+            return
+        place = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            with suppress(ValueError):
+                self._waiting.remove(place)
+            if place.done() and not place.cancelled():
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        """Let the next one in."""
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done() and not place.get_loop().is_closed():
+                place.set_result(None)
+                return
+        self.busy = False
+
+
+class Conversation:
+    """What an agent keeps between its runs.
+
+    Args:
+        agent_id: whose conversation it is.
+        state: how it stands.
+        store: where it is kept; None keeps it in the agent alone.
+        stored: the revision that the store holds; None if it is empty.
+    """
+
+    def __init__(
+        self, agent_id: AgentId, state: RunState, *, store: StateStore | None = None, stored: int | None = None
+    ) -> None:
+        self.agent_id = agent_id
+        self.state = state.lasting()
+        self.queue = Queue()
+        self._store = store
+        self._stored = stored
+
+    def snapshot(self) -> AgentSnapshot:
+        """The conversation as it was committed last.
+
+        Raises:
+            SnapshotError: something in it has no plain JSON form.
+        """
+        return AgentSnapshot.capture(self.state, agent_id=self.agent_id)
+
+    def reset(self) -> None:
+        """Begin anew, in the store too.
+
+        Raises:
+            RuntimeError: a run is under way.
+            StateConflictError: somebody else has changed the store.
+        """
+        if self.queue.busy:
+            raise RuntimeError("the agent is running: reset it when its runs have ended")
+        if self._store is not None:
+            self._store.delete(expected_revision=self._stored)
+        self._stored = None
+        self.state = RunState()
+
+    async def commit(self, state: RunState) -> None:
+        """Make this state the one that the next run begins from, once it is stored.
+
+        Whoever is cancelled meanwhile waits for the store all the same, so that both hold the same afterwards.
+
+        Raises:
+            SnapshotError: something in it has no plain JSON form.
+            StateConflictError: somebody else has changed the store.
+        """
+        if self._store is None:
+            self.state = state
+            return
+        snapshot = AgentSnapshot.capture(state, agent_id=self.agent_id)
+        saving = asyncio.ensure_future(asyncio.to_thread(self._store.save, snapshot, expected_revision=self._stored))
+        try:
+            await asyncio.shield(saving)
+        except asyncio.CancelledError:
+            await asyncio.wait((saving,))
+            if saving.exception() is None:
+                self._keep(state)
+            raise
+        self._keep(state)
+
+    def _keep(self, state: RunState) -> None:
+        self.state, self._stored = state, state.revision
+
+
+class Turn:
+    """One run's turn at a conversation.
+
+    Args:
+        conversation: whose turn it is.
+        given: the state to begin from, in place of the conversation's own.
+    """
+
+    def __init__(self, conversation: Conversation, given: RunState | None = None) -> None:
+        self._conversation = conversation
+        self._given = given
+        self._in = False
+        self._seen: RunState | None = None
+
+    async def enter(self) -> RunState | None:
+        """Wait for the runs before this one, and give a copy of what they left; None if nothing has changed."""
+        await self._conversation.queue.enter()
+        self._in = True
+        return None if self._seen is self._conversation.state else self.before()
+
+    def before(self) -> RunState:
+        """A copy of what the run would begin from now; revisions are counted by the conversation, whatever is given."""
+        self._seen = self._conversation.state
+        state = (self._given or self._conversation.state).copy()
+        state.revision = self._conversation.state.revision
+        if self._given is None:
+            state.task_id = None
+        return state
+
+    async def commit(self, state: RunState) -> None:
+        """Make this the state that the next run begins from."""
+        await self._conversation.commit(state)
+
+    def leave(self) -> None:
+        """Let the next run in."""
+        if self._in:
+            self._in = False
+            self._conversation.queue.leave()
+
+
+def opened(
+    name: str,
+    *,
+    agent_id: AgentId | None,
+    run_state: RunState | None,
+    snapshot: AgentSnapshot | None,
+    store: StateStore | None,
+) -> Conversation:
+    """The conversation that an agent begins with.
+
+    Args:
+        name: the agent's, which is the type of an id that is made up.
+        agent_id: who the agent is; None takes the id that was kept, or makes one up.
+        run_state: the state to begin with.
+        snapshot: the snapshot to begin with.
+        store: the store to begin with, and to keep the conversation in.
+
+    Raises:
+        ValueError: more than one of them was given, or what was kept is another agent's.
+        SnapshotError: what is in the store cannot be read.
+    """
+    given = {"run_state": run_state, "snapshot": snapshot, "state_path or state_store": store}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise ValueError(f"{' and '.join(named)}: an agent begins from one of them; give the others to another agent")
+    kept = store.load() if store is not None else snapshot
+    if kept is not None and agent_id is not None and kept.agent_id != agent_id:
+        raise ValueError(f"agent_id={str(agent_id)!r}: the conversation is that of {str(kept.agent_id)!r}")
+    known = agent_id or (kept.agent_id if kept is not None else AgentId(name, uuid4().hex))
+    state = kept.to_run_state() if kept is not None else run_state or RunState()
+    return Conversation(known, state, store=store, stored=None if store is None or kept is None else kept.revision)

@@ -1,0 +1,28 @@
+"""What goes wrong with a conversation that is kept."""
+
+from __future__ import annotations
+
+from isthmus.errors import IsthmusError
+
+
+class SnapshotError(IsthmusError, ValueError):
+    """A conversation that has no plain JSON form, or a stored one that cannot be read; names the place."""
+
+
+class StateConflictError(IsthmusError, ValueError):
+    """A store does not hold the revision that a change was made from; it is left as it is.
+
+    Args:
+        message: which place, and what to do.
+        expected: the revision that the change was made from; None for an empty place.
+        held: the revision that is there; None if it is empty.
+    """
+
+    def __init__(self, message: str, *, expected: int | None = None, held: int | None = None) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.held = held
+
+
+class AgentFileError(IsthmusError, ValueError):
+    """A file that describes no agent; names place, line and remedy."""

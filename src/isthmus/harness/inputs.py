@@ -1,0 +1,60 @@
+"""What callers hand to a run, as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from isthmus.harness.state import RunState
+from isthmus.models.messages import MessageRole, check_form
+from isthmus.models.promptspec import PromptSpec, render_user_messages
+
+Message: TypeAlias = Mapping[str, Any]
+Item: TypeAlias = Message | PromptSpec[Any]
+RunInput: TypeAlias = str | Item | Sequence[Item] | RunState
+
+
+def history_items(history: Sequence[Item]) -> tuple[Item, ...]:
+    """The items of a history.
+
+    Raises:
+        TypeError: it is no sequence of messages.
+    """
+    if isinstance(history, str | bytes | Mapping | PromptSpec) or not hasattr(history, "__iter__"):
+        raise TypeError(f"history must be a sequence of messages, not {type(history).__name__}")
+    return tuple(history)
+
+
+def input_items(input: RunInput) -> tuple[Item, ...]:
+    """The items of an input; a state brings none beside its history.
+
+    Raises:
+        TypeError: it is neither text, nor a message, nor a prompt, nor a sequence of these, nor a state.
+    """
+    if isinstance(input, RunState):
+        return ()
+    if isinstance(input, str):
+        return ({"role": MessageRole.USER.value, "content": input},)
+    if isinstance(input, Mapping | PromptSpec):
+        return (input,)
+    items = tuple(input) if hasattr(input, "__iter__") else ()
+    if hasattr(input, "__iter__") and all(isinstance(item, Mapping | PromptSpec) for item in items):
+        return items
+    raise TypeError(
+        f"input must be text, a message, a prompt or a sequence of these, or a RunState, not {type(input).__name__}"
+    )
+
+
+def messages_of(items: Sequence[Item], where: str) -> Iterator[Message]:
+    """The messages of items: of a prompt its user messages.
+
+    Raises:
+        InvalidRequestError: a message is none; names its place.
+        PromptError: a prompt cannot be rendered, or has no user message.
+    """
+    for place, item in enumerate(items):
+        if isinstance(item, PromptSpec):
+            yield from render_user_messages(item)
+        else:
+            check_form(item, f"{where}[{place}]")
+            yield item
