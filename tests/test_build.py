@@ -163,6 +163,37 @@ def test_production_refuses_a_scripted_tier(home: Home) -> None:
     assert build.load().tiers
 
 
+_TIER = '[[chain.tiers]]\nid = "a"\nprovider = "echo"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "said"),
+    [
+        ('[chain]\nid = ""\n' + _TIER, "chain.id", "a name"),
+        ("[chain]\nid = 5\n" + _TIER, "chain.id", "text in quotes"),
+        ('[chain]\nsticky = "always"\n' + _TIER, "chain.sticky", "'turn' or 'none'"),
+        ("[chain]\nstep_timeout = 0\n" + _TIER, "chain.step_timeout", "above 0"),
+        ('[chain]\nbudget = {cost = "1"}\n' + _TIER, "chain.budget.cost", "add it to `prices`"),
+        ("[chain]\nretry = 5\n" + _TIER, "chain.retry", "a table"),
+        (_TIER + _TIER, "chain.tiers", "tier 'a': id: another tier has the same id"),
+        (_TIER + "window_tokens = 50\nmax_output_tokens = 50\n", "chain.tiers", "smaller than window_tokens"),
+        (_TIER + '[[chain.tiers]]\nprovider = "ecko"\n', "chain.tiers[1].provider", "did you mean 'echo'?"),
+        (_TIER + "windw_tokens = 5\n", "chain.tiers[0].windw_tokens", "did you mean 'window_tokens'?"),
+        (_TIER + "window_tokens = -5\n", "chain.tiers[0].window_tokens", "whole number"),
+        (_TIER + "limits = {max_concurrent = 0}\n", "chain.tiers[0].limits.max_concurrent", "from 1"),
+        ('[llm]\nprovider = "ecko"\n', "llm.provider", "did you mean 'echo'?"),
+        ('[llm]\nprovider = "echo"\ntenantt = "x"\n' + _TIER, "llm.tenantt", "did you mean 'tenant'?"),
+    ],
+)
+def test_a_mistake_in_a_chain_is_named_by_file_key_and_remedy(home: Home, text: str, key: str, said: str) -> None:
+    """Whatever finds it, a mistake in `[chain]` or in a tier names the file, the dotted key and what to write."""
+    file = home.write_user(text)
+    with pytest.raises(ConfigError) as caught:
+        build.load()
+    assert str(caught.value).startswith(f"{file}: {key}: ")
+    assert said in str(caught.value)
+
+
 async def test_a_loaded_chain_answers_and_falls_back(home: Home) -> None:
     """A placed adapter streams like the adapter itself."""
     home.write_user('[[chain.tiers]]\nid = "fast"\nprovider = "echo"\n')

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from isthmus.adapters import registry
 from isthmus.chain import define_chain, of
-from isthmus.chain.configured import chain_options, check_production, made_of, tier_limiter
+from isthmus.chain.configured import chain_options, check_production, defined_at, made_of, tier_limiter
 from isthmus.chain.tier import name_of
 from isthmus.errors import ConfigError
 from isthmus.models.contract import GenerateContext, Timeouts
@@ -19,7 +19,7 @@ from isthmus.models.events import Event, FinishReason, StepResult
 from isthmus.models.limits import RateLimiter
 from isthmus.models.output import OutputSchema, resolve_output_schema
 from isthmus.models.repair import answered, refused, repairing
-from isthmus.settings import LLM_KEYS, Layer, Setting, Settings, Table, hidden, load_settings, unknown_key
+from isthmus.settings import LLM_KEYS, Layer, Setting, Settings, Table, hidden, load_settings, moved, unknown_key
 from isthmus.settings.keys import TIER_KEYS
 from isthmus.sync import iterate_sync, run_sync
 
@@ -96,13 +96,24 @@ def load(source: str | os.PathLike[str] | Settings | None = None, **overrides: A
     tiers = tuple([_tier(table) for table in tables])
     check_production(settings, [table["provider"] for table in tables], tiers=tiers)
     options = chain_options({key: item for key, item in settings.chain.items() if key != "production"})
-    limits = {name_of(tier): _limiter(table) for table, tier in zip(tables, tiers, strict=True) if "limits" in table}
-    return define_chain(**{"id": "default", **options}, tiers=tiers, limits=limits)
+    rows = enumerate(zip(tables, tiers, strict=True))
+    limits = {name_of(tier): _limiter(settings, table, at) for at, (table, tier) in rows if "limits" in table}
+    try:
+        return define_chain(**{"id": "default", **options}, tiers=tiers, limits=limits)
+    except ConfigError as error:
+        raise defined_at(error, settings, where=tables[0]["provider"].where) from None
 
 
-def _limiter(table: Table) -> RateLimiter:
-    tier = tuple([table[key].value if key in table else None for key in ("provider", "model", "base_url")])
-    return tier_limiter(table["limits"], "chain.tiers.limits", tier=tier)
+def _place(settings: Settings, at: int, key: str) -> str:
+    """The dotted name of a key of the tier at this place: `[llm]` has what the tier's own table does not."""
+    own = bool(settings.tiers) and key in settings.tiers[at]
+    return f"chain.tiers[{at}].{key}" if own else f"llm.{key}"
+
+
+def _limiter(settings: Settings, table: Table, at: int) -> RateLimiter:
+    key = _place(settings, at, "limits")
+    tier = tuple([table[name].value if name in table else None for name in ("provider", "model", "base_url")])
+    return tier_limiter(table["limits"], key, tier=tier)
 
 
 def _settings(source: str | os.PathLike[str] | Settings | None, overrides: Mapping[str, Any]) -> Settings:
@@ -120,8 +131,8 @@ def connections(settings: Settings) -> tuple[Table, ...]:
         ConfigError: a key that neither the library nor any provider takes.
     """
     tables = _tables(settings)
-    for table in tables:
-        _check_keys(table)
+    for at in range(len(tables)):
+        _check_keys(settings, tables[at], at)
     return tables
 
 
@@ -130,11 +141,15 @@ def _tables(settings: Settings) -> tuple[Table, ...]:
     return tuple([_with_provider(table) for table in settings.connections()])
 
 
-def _check_keys(table: Table) -> None:
-    found = registry.resolve(table["provider"].value)
+def _check_keys(settings: Settings, table: Table, at: int) -> None:
+    provider = table["provider"]
+    try:
+        found = registry.resolve(provider.value)
+    except ConfigError as error:
+        raise moved(error, provider.where, key=_place(settings, at, "provider")) from error.__cause__
     for key, setting in table.items():
         if key not in TIER_KEYS and (key not in found.parameters or key == _FROM_SETTINGS_ONLY):
-            _check_elsewhere(key, setting, found)
+            _check_elsewhere(key, setting, found, place=_place(settings, at, key))
 
 
 def _with_provider(table: Table) -> Table:
@@ -143,7 +158,7 @@ def _with_provider(table: Table) -> Table:
     return {**table, "provider": Setting(registry.default_provider(), "default", Layer.SEED)}
 
 
-def _check_elsewhere(key: str, setting: Setting, chosen: registry.Provider) -> None:
+def _check_elsewhere(key: str, setting: Setting, chosen: registry.Provider, *, place: str) -> None:
     """A key left over from another provider is harmless; one that no provider takes is a mistake."""
     known = {*TIER_KEYS, *chosen.parameters}
     for name in registry.available_providers():
@@ -155,7 +170,7 @@ def _check_elsewhere(key: str, setting: Setting, chosen: registry.Provider) -> N
     known.discard(_FROM_SETTINGS_ONLY)
     stray = setting.layer is Layer.ENVIRONMENT and not get_close_matches(key, known, n=1, cutoff=_NEAR)
     if key not in known and not stray:
-        raise unknown_key(key, known, where=setting.where)
+        raise unknown_key(key, known, where=setting.where, table=place.rpartition(".")[0])
 
 
 def unused_keys(table: Table) -> list[str]:
@@ -187,7 +202,7 @@ def findings(settings: Settings) -> Iterator[str]:
     Raises:
         ConfigError: a provider or a key is wrong.
     """
-    for table in _tables(settings):
+    for at, table in enumerate(_tables(settings)):
         provider = table["provider"]
         model = f", model {table['model'].value}" if "model" in table else ""
         yield f"provider {provider.value} (from {provider.where}){model}"
@@ -195,7 +210,7 @@ def findings(settings: Settings) -> Iterator[str]:
             if key in table:
                 yield f"{key}: set (from {table[key].where})"
         yield from unused_keys(table)
-        _check_keys(table)
+        _check_keys(settings, table, at)
         adapter = adapter_of(table)
         variable = getattr(getattr(adapter, "keys", None), "variable", "")
         if variable:

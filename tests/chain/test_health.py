@@ -185,3 +185,29 @@ async def test_the_end_of_a_budget_is_no_illness() -> None:
     large = GenerateContext(messages=({"role": "user", "content": "word " * 400},))
     assert [attempt.tier for attempt in (await chain.generate(large)).attempts] == ["inner", "b"]
     assert [attempt.tier for attempt in (await chain.generate(CTX)).attempts] == ["inner"]
+
+
+@pytest.mark.parametrize("ends", ["abort", "break"])
+async def test_the_end_of_an_older_call_lets_nobody_past_a_probe(ends: str) -> None:
+    """While one call probes a tier, one that began before the tier was left alone and ends now changes nothing."""
+    time, tier = FakeTime(), PlayTier("a", [Text("old"), HANG], [failing()], [HANG])
+    chain = chain_of(tier, PlayTier("b", OK), time=time, cooldown=Cooldown(failures=1))
+    old = chain.stream(CTX)
+    await anext(aiter(old))
+    await ask(chain)
+    time.seconds += 31
+    probe = asyncio.create_task(ask(chain))
+    await asyncio.sleep(0)
+    while len(tier.calls) < 3:
+        await asyncio.sleep(0)
+    if ends == "abort":
+        reader = asyncio.create_task(old.result())
+        await asyncio.sleep(0)
+        reader.cancel()
+        await asyncio.gather(reader, return_exceptions=True)
+    await old.aclose()
+    async with asyncio.timeout(5):
+        await ask(chain, 3)
+    assert len(tier.calls) == 3
+    probe.cancel()
+    await asyncio.gather(probe, return_exceptions=True)

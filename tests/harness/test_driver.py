@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.chain import Budget, define_chain
+from isthmus.conformance import scripted
 from isthmus.errors import CutReason, ProtocolError, TierError, TransientError
 from isthmus.harness.agents import DefaultAgent
 from isthmus.harness.driver import RunStream
@@ -397,3 +399,14 @@ async def test_runs_side_by_side_share_nothing() -> None:
     )
     results = await asyncio.gather(agent.run("one"), agent.run("two"))
     assert [result.messages[0]["content"] for result in results] == ["one", "two"]
+
+
+async def test_a_call_that_a_budget_forbids_is_no_step() -> None:
+    """`outcome.steps` counts how often a model was called: what is cut before anybody is called is not among them."""
+    large = {"role": "user", "content": "word " * 4000}
+    tier = scripted(["never"], id="t")
+    outcome = (
+        await DefaultAgent(model=define_chain(id="c", tiers=[tier], budget=Budget(tokens=500))).run(large)
+    ).outcome
+    assert (outcome.outcome, outcome.reason) == ("cut", "budget-tokens")
+    assert (outcome.steps, len(outcome.attempts), tier.contexts) == (0, 0, [])

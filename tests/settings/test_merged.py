@@ -86,6 +86,16 @@ def test_a_seed_is_the_lowest_layer(home: Home, tmp_path: Path, monkeypatch: pyt
     assert "mycorp" in settings.llm["tenant_id"].where
 
 
+def test_tables_of_a_chain_are_merged_entry_by_entry(home: Home, tmp_path: Path) -> None:
+    """A higher file that adds one limit to `[chain]` leaves the limits of a lower one as they are."""
+    home.write_user('[chain.budget]\nsteps = 5\ntokens = 900\n[chain.prices.m]\ninput = "1"\noutput = "2"\n')
+    named = tmp_path / "more.toml"
+    named.write_text('[chain.budget]\ntokens = 700\n[chain.prices.m]\noutput = "3"\n')
+    chain = load_settings(named, environ={}).chain
+    assert chain["budget"].value == {"steps": 5, "tokens": 700}
+    assert chain["prices"].value == {"m": {"input": "1", "output": "3"}}
+
+
 def test_chain_tiers_replace_llm_which_fills_what_they_leave_out(home: Home) -> None:
     """`[chain]` wins; `[llm]` gives a tier of the same provider what the tier does not say itself."""
     home.write_user(

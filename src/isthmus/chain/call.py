@@ -144,7 +144,7 @@ class ChainCall:
         setup, index, member = self.setup, self.index, self.member
         lapsed = self._lapsed()
         if lapsed is not None:
-            setup.health.left(index)
+            setup.health.left(index, self)
             self._move(Lapsed(lapsed))
             return
         rendered = None if setup.context is None else await self._render(setup.context)
@@ -169,11 +169,11 @@ class ChainCall:
             self._tell.tell("budget.reserved", trying.reserved())
         trying.wait = wait
         trying.began = setup.clock.now()
-        setup.health.begun(index)
+        setup.health.begun(index, self)
         self._move(Ready())
 
     def _unfit(self, reason: CutReason) -> None:
-        self.setup.health.left(self.index)
+        self.setup.health.left(self.index, self)
         self._move(Unfit(reason))
         self._select()
 
@@ -250,9 +250,9 @@ class ChainCall:
             late.usage = error.usage
         cooled = None
         if phase is Phase.ATTEMPT and late is None:
-            cooled = self.setup.health.failed(self.index, failure)
+            cooled = self.setup.health.failed(self.index, failure, call=self)
         else:
-            self.setup.health.left(self.index)
+            self.setup.health.left(self.index, self)
         self._decide(failure, late, cooled=cooled is not None)
         if cooled is not None:
             self._tell.tell("tier.cooled", {"tier": self.trying.member.id, "seconds": cooled})
@@ -294,7 +294,7 @@ class ChainCall:
         if phase in (Phase.SELECT, Phase.PREPARE, Phase.ATTEMPT, Phase.BACKOFF, Phase.COMMITTED):
             self.over = True
             if phase is not Phase.SELECT:
-                self.setup.health.left(self.index)
+                self.setup.health.left(self.index, self)
             if phase in (Phase.ATTEMPT, Phase.COMMITTED):
                 self.trying.stopped = True
                 self._enter(End())
@@ -309,7 +309,7 @@ class ChainCall:
         if self._state.phase is Phase.PREPARE:
             self.index = self._state.todo[0]
             self.member = self.setup.members[self.index]
-            self.setup.health.begun(self.index)
+            self.setup.health.begun(self.index, self)
 
     def _serves(self) -> None:
         self.run.served = self.member.id

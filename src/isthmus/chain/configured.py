@@ -18,7 +18,7 @@ from isthmus.models.adaptive import AdaptiveConcurrencyLimiter
 from isthmus.models.contract import Timeouts
 from isthmus.models.limits import CompositeRateLimiter, RateLimiter, SlidingWindowRateLimiter, TokenBucketRateLimiter
 from isthmus.models.retry import RetryPolicy
-from isthmus.settings import Setting, Settings, Table, unknown_key
+from isthmus.settings import Setting, Settings, Table, moved, unknown_key
 
 T = TypeVar("T")
 
@@ -52,6 +52,20 @@ def chain_options(table: Table) -> dict[str, Any]:
     return {
         key: _MADE[key](setting, f"chain.{key}") if key in _MADE else setting.value for key, setting in table.items()
     }
+
+
+def defined_at(error: ConfigError, settings: Settings, *, where: str) -> ConfigError:
+    """A mistake that only the definition of the chain found, named by the file that made it.
+
+    Args:
+        error: what `define_chain` raised.
+        settings: the configuration.
+        where: where its first tier is named.
+    """
+    setting = settings.chain.get((error.key or "").partition(".")[0])
+    if setting is not None and "tier " not in (error.where or ""):
+        return moved(error, setting.where, key=f"chain.{error.key}")
+    return ConfigError(str(error), where=where, key="chain.tiers" if settings.tiers else "llm")
 
 
 def check_production(settings: Settings, providers: Sequence[Setting], *, tiers: Sequence[Any]) -> None:
@@ -152,9 +166,7 @@ def _called(make: Callable[..., T], given: Any, where: str, *, key: str, known: 
     try:
         return make(**given)
     except ConfigError as error:
-        place = f"{key}.{error.key}" if error.key else key
-        said = str(error).removeprefix(": ".join(part for part in (error.where, error.key) if part) + ": ")
-        raise ConfigError(said, where=where, key=place) from None
+        raise moved(error, where, key=f"{key}.{error.key}" if error.key else key) from None
     except (TypeError, ValueError) as error:
         raise ConfigError(str(error), where=where, key=key) from None
 

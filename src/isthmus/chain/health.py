@@ -44,7 +44,8 @@ class _Tier:
     failures: int = 0
     ejections: int = 0
     until: float | None = None
-    probed: bool = False
+    probe: object | None = None
+    """The call that tries it after the wait; only what becomes of that one lets the next one in."""
 
 
 class Health:
@@ -71,18 +72,18 @@ class Health:
         return frozenset(
             index
             for index, tier in enumerate(self._tiers)
-            if tier.until is not None and (tier.until > now or tier.probed)
+            if tier.until is not None and (tier.until > now or tier.probe is not None)
         )
 
-    def begun(self, index: int) -> None:
-        """A try of the tier begins."""
+    def begun(self, index: int, call: object) -> None:
+        """A try of the tier begins, in this call."""
         if self._tiers and self._tiers[index].until is not None:
-            self._tiers[index].probed = True
+            self._tiers[index].probe = call
 
-    def left(self, index: int) -> None:
-        """A try ended and says nothing about the tier."""
-        if self._tiers:
-            self._tiers[index].probed = False
+    def left(self, index: int, call: object) -> None:
+        """A try ended, in this call, and says nothing about the tier."""
+        if self._tiers and self._tiers[index].probe is call:
+            self._tiers[index].probe = None
 
     def good(self, index: int) -> bool:
         """A try came to content or to its end; whether the tier was being left alone."""
@@ -90,15 +91,16 @@ class Health:
             return False
         tier = self._tiers[index]
         was = tier.until is not None
-        tier.failures, tier.ejections, tier.until, tier.probed = 0, 0, None, False
+        tier.failures, tier.ejections, tier.until, tier.probe = 0, 0, None, None
         return was
 
-    def failed(self, index: int, error: TierError) -> float | None:
+    def failed(self, index: int, error: TierError, *, call: object) -> float | None:
         """A try failed before content; for how many seconds the tier is left alone, if it is from now on."""
         if self._cooldown is None:
             return None
         tier, limits = self._tiers[index], self._cooldown
-        again, tier.probed = tier.until is not None, False
+        again = tier.until is not None
+        self.left(index, call)
         account = error.error_class == ErrorClass.CREDENTIALS
         # A chain among the tiers that came to the end of a budget or of its time is not ill.
         if isinstance(error, ChainCut) or (error.error_class not in _COUNTED and not account):

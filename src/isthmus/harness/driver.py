@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from isthmus.errors import TierError, TransientError, UnavailableError, UnclassifiedError
+from isthmus.errors import ChainCut, TierError, TransientError, UnavailableError, UnclassifiedError
 from isthmus.harness.conversation import Turn
 from isthmus.harness.descriptor import Runner
 from isthmus.harness.effects import Aborted, CallModel, Done, Effect, Emit, Failed, Replied, Report, RunTools, ToolsRan
@@ -55,6 +55,7 @@ class Run:
         ended: the result, once it was made.
         active: what is called: the run's own copy of a chain.
         before: how many tries that had made before.
+        tries: how many it had made before the call that is being read.
     """
 
     state: LoopState
@@ -75,6 +76,7 @@ class Run:
     concluded: bool = False
     active: Any = None
     before: int = 0
+    tries: int = 0
 
     def begin(self, begun: Begun, before: RunState) -> None:
         """Begin, or begin anew from another conversation."""
@@ -99,6 +101,7 @@ class Run:
 
     def call(self, model: Any, effect: CallModel) -> tuple[EventStream, Passage]:
         """Begin a model call."""
+        self.tries = len(getattr(model, "attempts", ()))
         stream = model.stream(effect.ctx)
         self.reading = stream if isinstance(stream, EventStream) else EventStream(stream)
         self.passage = Passage(effect)
@@ -119,7 +122,9 @@ class Run:
             self.state = replace(self.state, spent=self.state.spent.add(failure.usage))
             self.effects.extend((Emit(Reset(self.tried + 1)), effect))
         else:
-            self.report(Failed(failure))
+            # What a budget or a window forbids is cut before anybody is called.
+            cut = isinstance(failure, ChainCut) and len(getattr(self.active, "attempts", ())) == self.tries
+            self.report(Failed(failure, called=not cut))
 
     def told(self) -> tuple[StepResult, ...]:
         """The replies that are whole by now."""

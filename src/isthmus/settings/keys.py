@@ -149,8 +149,10 @@ CHAIN_KEYS: Mapping[str, Key] = {
 PLUGIN_KEYS: Mapping[str, Key] = {"modules": Key(_texts)}
 
 
-def read_value(key: str, value: Any, *, where: str, known: Mapping[str, Key] = LLM_KEYS) -> Any:
+def read_value(key: str, value: Any, *, where: str, known: Mapping[str, Key] = LLM_KEYS, table: str = "") -> Any:
     """The value of a key in its right type; secrets become `Secret`. Keys that are not known pass as they are.
+
+    An error names the key under its table, if one is given.
 
     Raises:
         ConfigError: the value is of another type; says what it must be, and shows no secret.
@@ -161,7 +163,7 @@ def read_value(key: str, value: Any, *, where: str, known: Mapping[str, Key] = L
             value = row.read(value)
         except ValueError as error:
             seen = "" if row.hidden or row.bound else f", not {value!r:.60}"
-            raise ConfigError(f"{error}{seen}", where=where, key=key) from None
+            raise ConfigError(f"{error}{seen}", where=where, key=f"{table}.{key}" if table else key) from None
     return guarded(key, value)
 
 
@@ -229,3 +231,9 @@ def unknown_key(key: str, known: Iterable[str], *, where: str, table: str = "llm
     near = get_close_matches(key, names, n=1)
     remedy = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(names)}"
     return ConfigError(f"nothing takes this key; {remedy}", where=where, key=f"{table}.{key}" if table else key)
+
+
+def moved(error: ConfigError, where: str, *, key: str) -> ConfigError:
+    """The same mistake, named by the place that it was made at."""
+    said = str(error).removeprefix(": ".join(part for part in (error.where, error.key) if part) + ": ")
+    return type(error)(said, where=where, key=key)

@@ -197,7 +197,7 @@ class _Merge:
             if "modules" in read:
                 self.plugins = tuple(read["modules"].value)
         else:
-            self.chain.update(read)
+            self.chain.update({key: _over(self.chain.get(key), item) for key, item in read.items()})
             if "tiers" in value:
                 self._tiers(value["tiers"], source)
 
@@ -206,7 +206,8 @@ class _Merge:
         if not whole:
             self._problem(ConfigError("write each tier as [[chain.tiers]]", where=source.where, key="chain.tiers"))
         elif self._allowed("chain", "tiers", source):
-            self.tiers = tuple([self._entries("chain.tiers", tier, source, TIER_KEYS) for tier in value])
+            named = [(f"chain.tiers[{at}]", tier) for at, tier in enumerate(value)]
+            self.tiers = tuple([self._entries(name, tier, source, TIER_KEYS) for name, tier in named])
 
     def _entries(
         self, table: str, entries: Mapping[str, Any], source: Source, known: Mapping[str, Key]
@@ -218,7 +219,8 @@ class _Merge:
                 if table in ("chain", "plugins") and key not in known:
                     raise unknown_key(key, known, where=where, table=table)
                 if self._allowed(table, key, source, value):
-                    typed = read_value(key, value, where=where, known=known)
+                    under = "" if table == "llm" else table
+                    typed = read_value(key, value, where=where, known=known, table=under)
                     read[key] = Setting(typed, where, source.layer, source.trusted)
             except ConfigError as error:
                 self._problem(error)
