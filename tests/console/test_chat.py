@@ -168,7 +168,7 @@ def test_tools_are_offered_and_used(home: Home, capsys: pytest.CaptureFixture[st
 def test_a_wrong_configuration_is_status_2(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     """A provider that is not there, and a wrong flag, are status 2 with one line."""
     assert run(["chat", "--provider", "nowhere", "hi"]) == 2
-    assert capsys.readouterr().err.startswith("isthmus: no provider is called 'nowhere'")
+    assert capsys.readouterr().err.startswith("isthmus: --provider: llm.provider: no provider is called 'nowhere'")
     assert run(["chat", "--effort", "huge", "hi"]) == 2
     assert "--effort" in capsys.readouterr().err
     assert run(["chat", "--nonsense"]) == 2
