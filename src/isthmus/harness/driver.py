@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace as changed
+
 from isthmus.errors import ChainCut, TierError, TransientError, UnavailableError, UnclassifiedError
 from isthmus.harness.conversation import Turn
 from isthmus.harness.descriptor import Runner
@@ -119,7 +121,7 @@ class Run:
             self.report(Replied(step, passage.said(step, whole=failure is None), tier))
         elif self.tried < self.retries[0] and self.retries[1](failure):
             self.tried += 1
-            self.state = replace(self.state, spent=self.state.spent.add(failure.usage))
+            self.state = changed(self.state, spent=self.state.spent.add(failure.usage))
             self.effects.extend((Emit(Reset(self.tried + 1)), effect))
         else:
             # What a budget or a window forbids is cut before anybody is called.
@@ -234,11 +236,11 @@ async def _drive(run: Run, model: Any, watch: Watchdog, kept: Kept | None) -> As
                     continue
                 failure: TierError | None = None
                 stream, passage = run.call(active, effect)
-                plain, pieces = passage.plain, passage.pieces
+                plain, keep = passage.plain, passage.pieces.append
                 try:
                     async for event in stream:
                         if plain and type(event) is Text:
-                            pieces.append(event.text)
+                            keep(event.text)
                             yield event
                             continue
                         for shown in passage.take(event):

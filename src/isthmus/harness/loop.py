@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace as changed
 
 from isthmus.errors import ChainExhausted, CutReason, ErrorClass, RefusedError, TierError
 from isthmus.harness.effects import Aborted, CallModel, Done, Effect, Emit, Failed, Replied, Report, RunTools, ToolsRan
@@ -43,8 +46,7 @@ RESUME = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopState:
+class LoopState(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run stands.
 
     Args:
@@ -82,14 +84,14 @@ class LoopState:
     answered: str = ""
     calls: tuple[Call, ...] = ()
     called: int = 0
-    used: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    used: Mapping[str, int] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     text: str = ""
-    spent: Spent = field(default_factory=Spent)
+    spent: Spent = msgspec.field(default_factory=Spent)
     tier: str | None = None
     finish: str | None = None
     notes: tuple[Note, ...] = ()
     repair: Repair | None = None
-    verdict: Verdict = field(default_factory=Verdict)
+    verdict: Verdict = msgspec.field(default_factory=Verdict)
 
 
 Next: TypeAlias = tuple[LoopState, tuple[Effect, ...]]
@@ -173,7 +175,7 @@ _ANY = 1 << 62
 def _replied(state: LoopState, report: Replied) -> Next:
     step = report.step
     usage = step.usage if step.usage is not None or step.error is None else step.error.usage
-    state = replace(
+    state = changed(
         state,
         steps=state.steps + 1,
         finish=str(step.finish),
@@ -192,13 +194,13 @@ def _judged(state: LoopState, repair: Repair, step: StepResult, *, follow: Follo
     verdict = Verdict() if step.finish == FinishReason.PAUSE else repair.judge(step)
     if verdict.again is not None:
         note = Note(NoteCode.OUTPUT_REPAIRED, f"repair {verdict.again.used}: {verdict.fault}")
-        state, effects = _ask(replace(state, repair=verdict.again, notes=(*state.notes, note)))
+        state, effects = _ask(changed(state, repair=verdict.again, notes=(*state.notes, note)))
         return state, (Emit(Reset(verdict.again.used + 1)), *effects)
     if verdict.wrong:
         return _end(state, "failed", reason="output", text=step.text, error=verdict.error)
     if isinstance(verdict.error, RefusedError):
         follow = _refused
-    state = replace(state, repair=replace(repair, feedback=""), verdict=verdict)
+    state = changed(state, repair=replace(repair, feedback=""), verdict=verdict)
     state, effects = follow(state, step, Said(step.text, step.text))
     shown = () if step.calls or not step.text else (Emit(Text(step.text)),)
     return state, (*shown, *effects)
@@ -226,13 +228,13 @@ def _broke(state: LoopState, step: StepResult, said: Said) -> Next:
 
 def _called(state: LoopState, step: StepResult, said: Said) -> Next:
     text = _answer(state, said.shown)
-    state = replace(_committed(state, step, said), text=text)
+    state = changed(_committed(state, step, said), text=text)
     most = state.limits.max_calls
     if most is not None and state.called + len(state.calls) > most:
         detail = f"max_calls={most}: {state.called} are used, and {len(state.calls)} more were asked for: none was run"
         state = _answered(state, {}, NOT_EXECUTED)
         return _end(state, "cut", reason=CutReason.BUDGET_CALLS, text=text, detail=detail)
-    state = replace(state, called=state.called + len(state.calls))
+    state = changed(state, called=state.called + len(state.calls))
     policy = state.tools
     if state.rounds >= policy.max_tool_round_trips:
         policy = replace(policy, tools=(), tool_choice="auto", tool_call_limits=None)
@@ -242,7 +244,7 @@ def _called(state: LoopState, step: StepResult, said: Said) -> Next:
 def _paused(state: LoopState, step: StepResult, said: Said) -> Next:
     """The model wants its turn back as it is."""
     text = _answer(state, said.shown)
-    return _ask(replace(_committed(state, step, said), answered=text, text=text))
+    return _ask(changed(_committed(state, step, said), answered=text, text=text))
 
 
 def _cut_by_length(state: LoopState, step: StepResult, said: Said) -> Next:
@@ -254,7 +256,7 @@ def _cut_by_length(state: LoopState, step: StepResult, said: Said) -> Next:
         notes = (*state.notes, Note(NoteCode.CONTINUED, detail))
         if step.message is not None:
             notes = (*notes, Note(NoteCode.NATIVE_DROPPED, "a reply that is continued keeps its text only"))
-        state = replace(state, open_text=written, answered=text, continued=state.continued + 1, notes=notes)
+        state = changed(state, open_text=written, answered=text, continued=state.continued + 1, notes=notes)
         return _ask(state, (_says(MessageRole.ASSISTANT, written), _says(MessageRole.USER, RESUME)))
     state = _committed(state, step, said)
     if state.repair is not None:
@@ -272,7 +274,7 @@ def _failed(state: LoopState, report: Failed) -> Next:
     """A call that failed before any content of its own; an answer that had begun is cut there."""
     error = report.error
     if report.called:
-        state = replace(state, steps=state.steps + 1, spent=state.spent.add(getattr(error, "usage", None)))
+        state = changed(state, steps=state.steps + 1, spent=state.spent.add(getattr(error, "usage", None)))
     text = _answer(state, "")
     cut = _cut_reason(error) or (CutReason.STREAM_ERROR if text else None)
     state = _committed(_answered(state, {}, UNKNOWN), StepResult(), Said())
@@ -298,14 +300,14 @@ def _ran(state: LoopState, report: ToolsRan) -> Next:
     used = Counter(state.used)
     used.update(result.tool for result in report.results if result.ran)
     state = _answered(state, results, UNKNOWN)
-    return _ask(replace(state, used=MappingProxyType(dict(used)), rounds=state.rounds + 1))
+    return _ask(changed(state, used=MappingProxyType(dict(used)), rounds=state.rounds + 1))
 
 
 def _aborted(state: LoopState, report: Aborted) -> Next:
     step = report.step
     text = _answer(state, report.said.shown) or state.text
     if step is not None:
-        state = replace(state, steps=state.steps + 1, spent=state.spent.add(step.usage))
+        state = changed(state, steps=state.steps + 1, spent=state.spent.add(step.usage))
     if state.calls:
         results = {result.call_id: result for result in report.results}
         unknown = {call_id: _unknown(call_id, state.calls) for call_id in report.started}
@@ -332,7 +334,7 @@ def _committed(state: LoopState, step: StepResult, said: Said) -> LoopState:
     calls = tuple(with_id(call, changes.get(call.call_id or "", call.call_id or "")) for call in step.calls)
     message, notes = reply_message(step, state.open_text + said.written, calls=calls)
     moved = tuple(Note(NoteCode.CALL_ID_CHANGED, f"{old!r} was taken: now {new!r}") for old, new in changes.items())
-    return replace(
+    return changed(
         state,
         messages=state.messages if message is None else (*state.messages, message),
         ids=state.ids | {call.call_id or "" for call in calls},
@@ -351,7 +353,7 @@ def _answered(state: LoopState, results: Mapping[str, ToolResult], otherwise: st
         call_id = call.call_id or ""
         result = results.get(call_id)
         answers.append(tool_message(call_id, otherwise if result is None else result.content, name=call.tool))
-    return replace(state, messages=(*state.messages, *answers), calls=())
+    return changed(state, messages=(*state.messages, *answers), calls=())
 
 
 def _end(
