@@ -11,6 +11,7 @@ import pytest
 
 from isthmus.conformance import LAWS
 from isthmus.conformance.pytest_plugin import laws_test
+from support.plugin import plugin_flags
 from support.twins import TOOLS, Chat
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +23,7 @@ test_the_twin_keeps_each_law = laws_test(Chat, tools=TOOLS)
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run pytest with the plugin in a folder of its own."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests"), str(folder)])}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", PLUGIN, "-p", "no:cacheprovider", "-rf", *words]
+    command = [sys.executable, "-m", "pytest", "-q", *plugin_flags(), "-p", "no:cacheprovider", "-rf", *words]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
 
 

@@ -211,14 +211,19 @@ def _unknown(provider: str) -> ConfigError:
 
 def _parameters(factory: Factory, provider: str) -> Mapping[str, Any]:
     """The named parameters of a factory; none where they cannot be seen, which is said."""
+    made: Any = factory.func if isinstance(factory, partial) and not factory.args else factory
+    initialised = isinstance(made, type) and made.__init__ is not object.__init__  # type: ignore[misc]
     try:
-        signature = inspect.signature(factory)
+        # Which of a class's two makers the inspection itself prefers differs from one Python to the next.
+        signature = inspect.signature(made.__init__ if initialised else factory)
     except (TypeError, ValueError):
         _log.warning("provider %r: the signature of its factory cannot be read, so no setting reaches it", provider)
         return {}
     kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    named = {name: item.default for name, item in signature.parameters.items() if item.kind in kinds}
-    if not named and any(item.kind is Parameter.VAR_KEYWORD for item in signature.parameters.values()):
+    items = list(signature.parameters.items())[1 if initialised else 0 :]
+    named = {name: item.default for name, item in items if item.kind in kinds}
+    bare = isinstance(made, type) and not initialised
+    if not named and not bare and any(item.kind is Parameter.VAR_KEYWORD for item in signature.parameters.values()):
         _log.warning(
             "provider %r: its factory takes only **kwargs, which shows no names, so no setting reaches it: "
             "declare each setting as a named parameter, or register the class itself",
