@@ -16,6 +16,7 @@ import pytest
 
 from isthmus.conformance import LAWS
 from isthmus.conformance.laws import law_table
+from support.plugin import plugin_flags
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -88,8 +89,7 @@ def test_the_commands_of_a_page_run(block: Block, tmp_path: Path) -> None:
             continue
         assert command[0] in ("isthmus", "pytest"), f"{block}: isthmus, pytest and scripts only, not {command[0]!r}"
         if command[0] == "pytest":
-            # Where the library is installed, its entry point loads the plugin.
-            command += ["-p", "isthmus.conformance.pytest_plugin", "-p", "no:cacheprovider"]
+            command += [*plugin_flags(), "-p", "no:cacheprovider"]
         done = subprocess.run(
             [sys.executable, "-m", *command],
             cwd=tmp_path,
