@@ -640,7 +640,7 @@ async def test_arguments_of_any_depth_end_no_batch() -> None:
     """Arguments that are nested deeper than anybody recurses are answered or run, and nothing is raised."""
     tree = {"type": "object", "properties": {"a": {"$ref": "#"}}}
     tool = Tool(name="t", parameters_schema=tree, handler=lambda args: "ran")
-    deep = '{"a":' * 5000 + "1.5" + "}" * 5000
+    deep = '{"a":' * 100_000 + "1.5" + "}" * 100_000
     (result,) = await run([tool], make_call("t", deep, call_id="c1"))
     assert result.outcome == "invalid-arguments"
 

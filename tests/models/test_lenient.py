@@ -63,9 +63,9 @@ def test_what_is_tolerated_and_what_is_not(text: str, found: Any) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param('{"a":' + "[" * 5000 + "]" * 5000 + "}", id="deep lists"),
-        pytest.param('{"a":' * 5000 + "1" + "}" * 5000, id="deep objects"),
-        pytest.param('{"a":' * 5000, id="deep objects that stop"),
+        pytest.param('{"a":' + "[" * 100_000 + "]" * 100_000 + "}", id="deep lists"),
+        pytest.param('{"a":' * 100_000 + "1" + "}" * 100_000, id="deep objects"),
+        pytest.param('{"a":' * 100_000, id="deep objects that stop"),
         pytest.param('Sure: {"a": 1' + "0" * 5000 + "}", id="more digits than Python reads"),
         pytest.param("{a: 1" + "0" * 5000 + "}", id="the same, loosely"),
     ],
