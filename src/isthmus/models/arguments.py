@@ -34,11 +34,10 @@ def arguments_of(call: Call) -> dict[str, Any]:
     given = call.input
     if given is None:
         raise ArgumentsError(call.problem or "they are not a JSON object")
-    if isinstance(call.arguments, str) and _has_float(given):
-        # Deeper, or of more digits, than the standard library reads: it stays as it was decoded.
-        with suppress(ValueError, RecursionError):
-            if loads(call.arguments) == given:
-                given = json.loads(call.arguments, parse_float=_as_written)
+    # Deeper than Python recurses, or of more digits than it reads: it stays as it was decoded.
+    with suppress(ValueError, RecursionError):
+        if isinstance(call.arguments, str) and _has_float(given) and loads(call.arguments) == given:
+            given = json.loads(call.arguments, parse_float=_as_written)
     return {key: value for key, value in given.items() if key != RESERVED}
 
 
