@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
     from isthmus.harness.descriptor import AgentDescriptor, Runner
-    from isthmus.harness.driver import RunStream
     from isthmus.harness.errors import AgentFileError, SnapshotError, StateConflictError, ToolNameCollisionError
     from isthmus.harness.limits import Limits
     from isthmus.harness.outcome import Outcome
     from isthmus.harness.result import RunResult
+    from isthmus.harness.runevents import RunEvent, RunEventKind, StateSnapshot
     from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
+    from isthmus.harness.runstream import RunEventStream, RunStream
     from isthmus.harness.shims import BoundShim, DelegatingBoundShim, DelegatingShim, PreparedTurn, Shim, TurnState
     from isthmus.harness.snapshot import AgentId, AgentSnapshot
     from isthmus.harness.sqlstores import PostgresStateStore, SqliteStateStore
@@ -38,16 +39,20 @@ _PLACES = {
     "Outcome": "isthmus.harness.outcome",
     "PostgresStateStore": "isthmus.harness.sqlstores",
     "PreparedTurn": "isthmus.harness.shims",
+    "RunEvent": "isthmus.harness.runevents",
+    "RunEventKind": "isthmus.harness.runevents",
+    "RunEventStream": "isthmus.harness.runstream",
     "RunIdentity": "isthmus.harness.runnerhooks",
     "RunResult": "isthmus.harness.result",
     "RunState": "isthmus.harness.state",
-    "RunStream": "isthmus.harness.driver",
+    "RunStream": "isthmus.harness.runstream",
     "Runner": "isthmus.harness.descriptor",
     "RunnerHooks": "isthmus.harness.runnerhooks",
     "Shim": "isthmus.harness.shims",
     "SnapshotError": "isthmus.harness.errors",
     "SqliteStateStore": "isthmus.harness.sqlstores",
     "StateConflictError": "isthmus.harness.errors",
+    "StateSnapshot": "isthmus.harness.runevents",
     "StateStore": "isthmus.harness.stores",
     "ToolNameCollisionError": "isthmus.harness.errors",
     "ToolResult": "isthmus.models.executor",
@@ -70,6 +75,9 @@ __all__ = [
     "Outcome",
     "PostgresStateStore",
     "PreparedTurn",
+    "RunEvent",
+    "RunEventKind",
+    "RunEventStream",
     "RunIdentity",
     "RunResult",
     "RunState",
@@ -80,6 +88,7 @@ __all__ = [
     "SnapshotError",
     "SqliteStateStore",
     "StateConflictError",
+    "StateSnapshot",
     "StateStore",
     "ToolNameCollisionError",
     "ToolResult",

@@ -31,7 +31,7 @@ class TurnState:
         shim_state: what shims keep, by their keys: the run's own dict, written in place, plain JSON values.
         turn_count: which turn of the run this is, from 1; 0 before the first.
         instructions: the system text of the agent.
-        model: what the run calls: an object with `stream(ctx)`, a `window_tokens` and an `estimate(ctx)` of tokens.
+        model: what the run calls, with `stream(ctx)` and `generate(ctx)`, its `window_tokens` and `max_output_tokens`.
     """
 
     run: RunIdentity
@@ -87,7 +87,7 @@ class PreparedTurn:
             elif require_unique_names:
                 raise ToolNameCollisionError(f"there is a tool {tool.name!r} already: rename one of the two")
         if new:
-            self.tools = _with(self.tools, (*self.tools.normalized_tools, *new))
+            self.tools = with_tools(self.tools, (*self.tools.normalized_tools, *new))
 
     def exclude_tools(self, *names: str) -> None:
         """Withhold these tools in this turn, also from whoever adds them later."""
@@ -131,7 +131,7 @@ def _message(item: str | Message) -> Message:
     return {"role": MessageRole.USER.value, "content": item} if isinstance(item, str) else item
 
 
-def _with(policy: Tools, tools: tuple[ToolSpec, ...]) -> Tools:
+def with_tools(policy: Tools, tools: tuple[ToolSpec, ...]) -> Tools:
     """A policy over other tools; a choice or a limit of a tool that is gone goes with it."""
     names = {tool.name for tool in tools}
     limits = {name: most for name, most in (policy.tool_call_limits or {}).items() if name in names}
