@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
@@ -12,9 +12,11 @@ from typing import Any
 from isthmus.chain.budget import Account, Budget, Spending
 from isthmus.chain.call import ChainCall
 from isthmus.chain.ledger import Attempt, Run
+from isthmus.chain.seams import Drain
 from isthmus.chain.setup import Setup, require
 from isthmus.chain.tier import Member
 from isthmus.errors import ProtocolError, TierError
+from isthmus.models.batches import Batches
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, Finish, Reasoning, StepResult, Text
 from isthmus.models.fold import classify, close, iterate, uninvited
@@ -129,14 +131,12 @@ class Chain:
         """
         return await self.stream(ctx).result()
 
-    def _events(
-        self, ctx: GenerateContext, watch: Watchdog, outer: ChainCall | None = None
-    ) -> AsyncGenerator[Event, None]:
+    def _events(self, ctx: GenerateContext, watch: Watchdog, outer: ChainCall | None = None) -> Batches:
         run = self._begun() if self._run is None else self._run
         call = ChainCall(self._setup, run, ctx=ctx, outer=outer)
         if outer is not None:
             outer.trying.inner = call
-        return _drive(call, watch)
+        return Batches(_drive(call, watch))
 
     def _begun(self, *, scoped: bool = False) -> Run:
         setup = self._setup
@@ -177,38 +177,39 @@ class Chain:
         await self.aclose()
 
 
-async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None]:
+async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Event], None]:
     call.begin()
     drain = call.drain()
     measured = bool(call.accounts)
     try:
         while True:
-            for event in call.due():
-                for shown in (event,) if drain is None else drain.take(event):
-                    yield shown
+            if due := _drained(call.due(), drain):
+                yield due
             if call.over or not await _ready(call, watch):
                 return
-            for event in call.due():
-                yield event
+            if begun := call.due():
+                yield begun
             inner: Any = None
             fresh = True
-            trying = call.trying
             try:
                 inner = await _open(call, watch)
-                async for event in inner:
-                    if type(event) is Text and type(event.text) is str:
-                        if fresh and event.text:
+                batched = isinstance(inner, Batches)
+                async for item in inner.batches if batched else inner:
+                    batch = item if batched else (item,)
+                    texts = [event.text for event in batch if type(event) is Text and type(event.text) is str]
+                    if drain is None and len(texts) == len(batch):
+                        if fresh and any(texts):
                             fresh = False
                             call.commit()
                         if measured:
-                            trying.written += len(event.text)
-                        if drain is None:
-                            yield event
-                            continue
-                    else:
-                        event = call.take(event)
-                    for shown in (event,) if drain is None else drain.take(event):
-                        yield shown
+                            call.trying.written += sum(map(len, texts))
+                        yield batch
+                        continue
+                    taken, wrong = _taken(call, batch, drain)
+                    if taken:
+                        yield taken
+                    if wrong is not None:
+                        raise wrong
                     if call.over:
                         break
                 else:
@@ -226,6 +227,29 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None
                 await close(inner)
     finally:
         call.leave()
+
+
+def _drained(events: Iterable[Event], drain: Drain | None) -> list[Event]:
+    return list(events) if drain is None else [shown for event in events for shown in drain.take(event)]
+
+
+def _taken(call: ChainCall, batch: Iterable[Any], drain: Drain | None) -> tuple[list[Event], Exception | None]:
+    """What a chain shows of the events that came together, up to its end or to what is wrong with one."""
+    shown: list[Event] = []
+    try:
+        for event in batch:
+            if type(event) is Text and type(event.text) is str:
+                if event.text:
+                    call.commit()
+                call.trying.written += len(event.text)
+            else:
+                event = call.take(event)
+            shown += _drained((event,), drain)
+            if call.over:
+                break
+    except Exception as error:
+        return shown, error
+    return shown, None
 
 
 async def _ready(call: ChainCall, watch: Watchdog) -> bool:

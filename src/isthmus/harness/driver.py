@@ -36,8 +36,8 @@ async def drive(
     try:
         if kept is not None:
             await kept.begin(run)
-        if run.crew is not None:
             watch.task = asyncio.current_task(loop)
+        if run.crew is not None:
             await run.crew.begin(run.state)
         async with model.open_run() as active:
             run.active, run.before = active, len(getattr(active, "attempts", ()))
@@ -53,22 +53,22 @@ async def drive(
                 stream, passage = run.call(active, effect)
                 plain, keep = passage.plain, passage.pieces.append
                 try:
-                    async for event in stream:
-                        if plain and type(event) is Text:
-                            keep(event.text)
-                            yield event
-                            continue
-                        for shown in passage.take(event):
-                            yield shown
-                        plain = passage.plain
+                    async for batch in stream.batches():
+                        for event in batch:
+                            if plain and type(event) is Text:
+                                keep(event.text)
+                                yield event
+                                continue
+                            for shown in passage.take(event):
+                                yield shown
+                            plain = passage.plain
                 except TierError as error:
                     broken = error
                 finally:
                     await stream.aclose()
                 if not run.closing:
                     await run.replied(effect, broken)
-        if run.crew is not None:
-            _together(await run.crew.leave(), None)
+        await _leave(run)
         if kept is not None:
             watch.task = asyncio.current_task(loop)
             await kept.end(run)
@@ -88,6 +88,12 @@ async def drive(
             yield told
     if run.outcome is not None:
         raise_failure(run.outcome)
+
+
+async def _leave(run: Run) -> None:
+    """Let the shims of a run that went well end, before it is committed."""
+    if run.crew is not None:
+        _together(await run.crew.leave(), None)
 
 
 async def _part(run: Run, crew: Crew, error: BaseException | None) -> None:

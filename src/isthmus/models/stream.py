@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from time import monotonic
 from types import AsyncGeneratorType, TracebackType
 from typing import Any, cast
 
 from isthmus.errors import ProtocolError, TierError, TransientError
+from isthmus.models.batches import Batches
 from isthmus.models.contract import Timeouts
 from isthmus.models.events import EVENT_TYPES, Event, StepResult, Text
 from isthmus.models.fold import Fold, classify, close, iterate, uninvited
@@ -193,16 +194,25 @@ def _nothing() -> None:
     return None
 
 
-async def _pump(source: Any, fold: Fold, watch: Watchdog) -> AsyncGenerator[Event, None]:
+async def _pump(source: Any, fold: Fold, *, watch: Watchdog, together: bool) -> AsyncGenerator[Any, None]:
+    """The events of a source, folded as they pass: each for itself, or as they came together."""
     loop = asyncio.get_running_loop()
     add, running_task, clock = fold.add, _running_task, monotonic
     inner: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
+    batched = type(inner) is Batches
     watch.start(loop)
     try:
-        async for event in inner:
-            if type(event) not in EVENT_TYPES:
-                event = to_event(event)
-            yield add(event)
+        async for item in inner.batches if isinstance(inner, Batches) else inner:
+            batch: Any = item if batched else (item if type(item) in EVENT_TYPES else to_event(item),)
+            if together:
+                taken, wrong = fold.together(batch)
+                if taken:
+                    yield taken
+                if wrong is not None:
+                    raise wrong
+            else:
+                for event in batch:
+                    yield add(event)
             watch.since = clock()
             watch.task = running_task(loop)
         if fold.finish is None:
@@ -280,13 +290,13 @@ class EventStream:
             return stream
         return stream if stream._around is not None or stream._shared else stream._source
 
-    def _begun(self) -> AsyncGenerator[Event, None]:
+    def _begun(self, *, together: bool = False) -> AsyncGenerator[Any, None]:
         pump = self._pump
         if pump is None:
             source, self._source = self._source, None
             if self._around is not None:
                 source = _within(source, self._around)
-            pump = self._pump = _pump(source, self._fold, self._watch)
+            pump = self._pump = _pump(source, self._fold, watch=self._watch, together=together)
             self._watch.guard(pump)
         return pump
 
@@ -299,6 +309,10 @@ class EventStream:
 
     def __anext__(self) -> Awaitable[Event]:
         return self._begun().__anext__()
+
+    def batches(self) -> AsyncGenerator[Sequence[Event], None]:
+        """The events as they came together, for a level that hands them on; in place of reading them singly."""
+        return self._begun(together=True)
 
     async def __aenter__(self) -> EventStream:
         return self
