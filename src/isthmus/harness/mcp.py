@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary, finalize
 from isthmus.errors import ConfigError, IsthmusError, ToolDefinitionError
 from isthmus.harness.errors import McpServerError, ToolNameCollisionError
 from isthmus.harness.mcplink import Link
-from isthmus.harness.mcpopen import CallLost, Listed
+from isthmus.harness.mcpopen import Listed, SessionLost
 from isthmus.harness.mcpresults import MOST_TEXT
 from isthmus.harness.mcpservers import McpServer
 from isthmus.harness.runnerhooks import RunIdentity
@@ -154,7 +154,7 @@ class _BoundMcp(BoundShim):
                 link = await self._replaced(link)
             try:
                 await link.refresh()
-            except CallLost:
+            except SessionLost:
                 continue
             return link
         raise link.failure()

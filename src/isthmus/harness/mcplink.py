@@ -23,6 +23,7 @@ from isthmus.harness.mcpopen import (
     Heard,
     Listed,
     Session,
+    SessionLost,
     SessionOver,
     first,
     log,
@@ -208,7 +209,7 @@ class Link:
         """List the tools again if they have changed; where that fails, those that are known stay.
 
         Raises:
-            CallLost: the server went away.
+            SessionLost: the server went away.
         """
         async with self._listing:
             seen = self.changes
@@ -217,10 +218,10 @@ class Link:
             try:
                 self.listed = await self._bound(self._session.tools())
                 self.changes -= seen
-            except SessionOver as error:
+            except (SessionOver, SessionLost) as error:
                 self.leave()
-                raise CallLost(str(error)) from error
-            except (CallRefused, CallUnusable) as error:
+                raise SessionLost(str(error)) from error
+            except (CallRefused, CallUnusable, CallLost) as error:
                 log.warning("%s: its tools changed, but cannot be listed: %s", self.server.name, self._redacted(error))
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
@@ -236,7 +237,9 @@ class Link:
         try:
             # Numbers that remember how they were written are nothing that the library knows.
             answer = await self._bound(session.call(tool, loads(dumps(dict(arguments)))))
-        except CallLost:
+        except CallLost as error:
+            if isinstance(error, SessionLost):
+                self.leave()
             text = f"MCP server {name!r} went away during the call of {tool!r}; the outcome is unknown"
             return _failed(text, LOST)
         except CallLate:
@@ -261,7 +264,7 @@ class Link:
         """What the work gives, done in a task that ends with the session; who waits for it may be cancelled at once.
 
         Raises:
-            CallLost: the session ended first.
+            SessionLost: the session ended first.
             Exception: whatever the work raises.
         """
         task = asyncio.ensure_future(work)
@@ -274,7 +277,7 @@ class Link:
             task.cancel()
             raise
         if not task.done() or task.cancelled():
-            raise CallLost("the session has ended")
+            raise SessionLost("the session has ended")
         return task.result()
 
     def _forget(self, task: asyncio.Task[Any]) -> None:

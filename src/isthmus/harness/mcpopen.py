@@ -33,7 +33,11 @@ _MOST_EVENT = 64 * 1024 * 1024
 
 
 class CallLost(Exception):
-    """The server went away: what has become of a call is unknown."""
+    """No answer will come: what has become of a call is unknown."""
+
+
+class SessionLost(CallLost):
+    """The server went away, for all calls."""
 
 
 class CallRefused(Exception):
@@ -108,7 +112,7 @@ class Session:
         """All tools that the server has.
 
         Raises:
-            CallLost: it went away.
+            CallLost: it went away, or its answer was lost.
             CallRefused: it answered with an error.
             CallUnusable: it answered with what is no list of tools, or with pages without end.
         """
@@ -127,7 +131,7 @@ class Session:
         """Call a tool, and give what `rendered` takes; cancelling this has the server told.
 
         Raises:
-            CallLost: the server went away.
+            CallLost: the server went away, or its answer was lost.
             CallLate: it took longer than `call_timeout`.
             CallRefused: it answered with an error.
             CallUnusable: it answered with what is no result, or none of those that it declares.
@@ -212,7 +216,8 @@ class _meaning:  # noqa: N801 - reads as what it is, a block
         if not isinstance(error, MCPError):
             return
         if error.code == CONNECTION_CLOSED:
-            raise CallLost(error.message) from error
+            # Over HTTP a single answer may be lost; this is how the library words the loss of all.
+            raise (SessionLost if error.message == "Connection closed" else CallLost)(error.message) from error
         if error.code == REQUEST_TIMEOUT:
             raise CallLate(error.message) from error
         # How the library words a 404, by which a server says so.
