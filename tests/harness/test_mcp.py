@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,21 @@ async def test_a_run_that_is_stopped_while_a_server_starts_stops_the_start():
     assert link.over
 
 
+async def test_a_shim_that_is_closed_while_a_server_starts_says_so():
+    """The run that waits for the server fails, and its error does not blame the server."""
+    shim = McpShim(odd("silent"))
+
+    async def begin() -> None:
+        async with driven(shim):
+            pass
+
+    beginning = asyncio.ensure_future(begin())
+    await asyncio.sleep(0.3)
+    await shim.aclose()
+    with pytest.raises(McpServerError, match="was closed"):
+        await beginning
+
+
 async def test_a_call_may_have_a_limit_of_its_own():
     """After `call_timeout` the server is told to stop and the model that the outcome is unknown."""
     async with shimmed(odd(call_timeout=0.2)) as run:
@@ -206,9 +222,12 @@ async def test_errors_of_the_protocol_are_read_by_the_model_without_secrets():
 
 
 async def test_a_forgotten_shim_ends_its_servers():
-    """Dropping the last reference to a shim is as good as closing it."""
-    shim = McpShim(odd())
-    async with driven(shim) as run:
+    """Dropping the last reference to a shim is as good as closing it; a run that is on holds one."""
+    async with driven(McpShim(odd())) as run:
+        del run.shim
+        gc.collect()
         process = await pid(run)
-    del shim, run
+        await run.turn()
+    del run
+    gc.collect()
     assert await gone_soon(process)

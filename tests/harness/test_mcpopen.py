@@ -62,6 +62,16 @@ async def test_a_connection_that_breaks_in_a_call_leaves_its_outcome_unknown():
         assert (await run.call("work")).outcome == "ok"
 
 
+async def test_a_server_that_does_not_part_is_left():
+    """Closing does not wait long for a server that never answers the farewell, nor is its run any later."""
+    async with web_server() as (web, url):
+        async with shimmed(HttpServer("web", url)) as run:
+            web.hangs = True
+            assert (await run.call("work")).outcome == "ok"
+            began = asyncio.get_running_loop().time()
+        assert 1 < asyncio.get_running_loop().time() - began < 4
+
+
 async def test_nobody_listens():
     """A URL where nothing is says so, with what to check."""
     with pytest.raises(McpServerError, match=r"'web' .* failed: ConnectError: .*check its URL and headers"):

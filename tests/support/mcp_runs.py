@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from isthmus.harness import McpShim, PreparedTurn, RunIdentity, StdioServer, ToolResult, TurnState
+from isthmus.harness import BoundShim, McpShim, PreparedTurn, RunIdentity, StdioServer, ToolResult, TurnState
 from isthmus.models.events import Call
 from isthmus.models.executor import ToolExecutor
 from isthmus.models.tools import Tool, Tools
@@ -38,6 +38,7 @@ class Driven:
 
     def __init__(self, shim: McpShim) -> None:
         self.shim = shim
+        self.bound = BoundShim()
         run = RunIdentity(agent="agent", task_id="1", metadata={})
         self.state = TurnState(run=run, history=(), shim_state={})
         self.tools = Tools()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,7 +22,7 @@ class Web:
         self.sessions: set[str] = set()
         self.opened = self.closed = 0
         self.ran: list[str] = []
-        self.breaks = False
+        self.breaks = self.hangs = False
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
@@ -31,6 +32,8 @@ class Web:
         if request.method == "DELETE":
             self.sessions.discard(session)
             self.closed += 1
+            if self.hangs:
+                await asyncio.sleep(60)
             return web.Response()
         if request.method != "POST":
             return web.Response(status=405)

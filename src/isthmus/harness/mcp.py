@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from functools import partial
-from logging import getLogger
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
-from isthmus.errors import ConfigError, IsthmusError, ToolDefinitionError
+from isthmus.errors import ConfigError, IsthmusError
 from isthmus.harness.errors import McpServerError, ToolNameCollisionError
 from isthmus.harness.mcplink import Link
-from isthmus.harness.mcpopen import Listed, SessionLost
+from isthmus.harness.mcpopen import SessionLost, log
 from isthmus.harness.mcpresults import MOST_TEXT
 from isthmus.harness.mcpservers import McpServer
 from isthmus.harness.runnerhooks import RunIdentity
 from isthmus.harness.shims import BoundShim, PreparedTurn, Shim, TurnState
-from isthmus.models.tools import Tool
-
-log = getLogger("isthmus.harness.mcp")
 
 
 class McpShim(Shim):
@@ -58,7 +53,7 @@ class McpShim(Shim):
 
     async def bind(self, run: RunIdentity) -> BoundShim:
         """What attends this run."""
-        return _BoundMcp(self._pool)
+        return _BoundMcp(self, self._pool)
 
     async def aclose(self) -> None:
         """End all sessions and the processes of their servers; a later run starts them again."""
@@ -107,11 +102,12 @@ class _Pool:
 class _BoundMcp(BoundShim):
     """The servers as one run uses them."""
 
-    def __init__(self, pool: _Pool) -> None:
+    def __init__(self, shim: McpShim, pool: _Pool) -> None:
+        # A shim that nobody else holds lives as long as its runs.
+        self._shim = shim
         self._pool = pool
         self._held: dict[str, Link] = {}
         self._again: set[str] = set()
-        self._made: dict[str, tuple[list[Listed], tuple[Tool, ...]]] = {}
 
     async def on_run_start(self, state: TurnState, transient_state: dict[str, Any]) -> None:
         """Have every server running.
@@ -173,44 +169,11 @@ class _BoundMcp(BoundShim):
         return link
 
     def _offer(self, turn: PreparedTurn, link: Link) -> None:
-        name = link.server.name
-        listed, tools = self._made.get(name, ([], ()))
-        if listed is not link.listed:
-            tools = _tools(link)
-            self._made[name] = link.listed, tools
         there = {tool.name: tool for tool in turn.tools.normalized_tools}
-        for tool in tools:
-            if tool.name in there:
+        for tool in link.tools:
+            if there.get(tool.name, tool) is not tool:
                 raise ToolNameCollisionError(
-                    f"MCP server {name!r}: there is another tool {tool.name!r}: give the server a prefix=…, or name "
-                    "the tool in its deny=[…]"
+                    f"MCP server {link.server.name!r}: there is another tool {tool.name!r}: give the server a "
+                    "prefix=…, or name the tool in its deny=[…]"
                 )
-        turn.add_tools(tools)
-
-
-def _tools(link: Link) -> tuple[Tool, ...]:
-    """The tools of a server that are wanted and can be offered; one that cannot is no reason to go without the rest."""
-    server = link.server
-    made: dict[str, Tool] = {}
-    for each in link.listed:
-        if not server.wants(each.name):
-            continue
-        try:
-            tool = Tool(
-                name=f"{server.prefix}{each.name}" if each.name else "",
-                description=each.description,
-                parameters_schema=each.schema,
-                strict=False,
-                retry_on_timeout=False,
-                handler=partial(link.call, each.name),
-            )
-        except ToolDefinitionError as error:
-            log.warning("%s: a tool is left out: %s", server.name, error)
-            continue
-        if made.setdefault(tool.name, tool) is not tool:
-            log.warning("%s: it has two tools %r; the first is offered", server.name, each.name)
-    missing = [*(server.allow or ()), *server.deny]
-    unknown = sorted(set(missing) - {each.name for each in link.listed})
-    if unknown:
-        log.warning("%s: it has no tool %s, which allow or deny names", server.name, ", ".join(map(repr, unknown)))
-    return tuple(made.values())
+        turn.add_tools(link.tools)

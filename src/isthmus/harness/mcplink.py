@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from threading import Event as ThreadEvent
 from typing import Any
 
-from isthmus.errors import IsthmusError, MissingDependencyError
+from isthmus.errors import IsthmusError, MissingDependencyError, ToolDefinitionError
 from isthmus.harness.errors import McpServerError
 from isthmus.harness.mcpopen import (
     CallLate,
@@ -35,6 +36,7 @@ from isthmus.models.enums import ToolErrorKind
 from isthmus.models.fold import said
 from isthmus.models.jsontext import dumps, loads
 from isthmus.models.results import ToolError, ToolFailure
+from isthmus.models.tools import Tool
 from isthmus.secret import redact
 
 LOST = "lost"
@@ -60,9 +62,9 @@ class Link:
         self.users = 0
         self.proven = False
         """Whether a run has begun with it: one that failed to begin closes what nobody else uses."""
-        self.listed: list[Listed] = []
-        self.changes = 0
-        """How often its tools have changed since they were listed."""
+        self.tools: tuple[Tool, ...] = ()
+        """Those that are wanted of the server's, as they were listed last."""
+        self._changes = 0
         self._most_text = most_text
         self._loop = asyncio.get_running_loop()
         self._listing = asyncio.Lock()
@@ -71,7 +73,7 @@ class Link:
         self._gone = ThreadEvent()
         self._calls: set[asyncio.Task[Any]] = set()
         self._session: Session | None = None
-        self._late = False
+        self._late = self._left = False
         self._error: BaseException | None = None
         self._heard = Heard(on_end=self._leave.set, on_change=self._changed)
         _ALIVE.add(self)
@@ -92,7 +94,7 @@ class Link:
         return self._loop
 
     def _changed(self) -> None:
-        self.changes += 1
+        self._changes += 1
 
     async def _own(self) -> None:
         timer = self._loop.call_later(self.server.start_timeout, self._expire)
@@ -104,7 +106,7 @@ class Link:
                     # What changes after the list was made is heard; a server that does not say so is not waited for.
                     with suppress(TimeoutError):
                         await asyncio.wait_for(ready.wait(), _ATTENTION)
-                    self.listed = await session.tools()
+                    self._list(await session.tools())
                     self._session = session
                     timer.cancel()
                     self._settled.set()
@@ -135,10 +137,11 @@ class Link:
 
     def leave(self) -> None:
         """Have the session closed; returns at once."""
-        if self._settled.is_set():
-            self._leave.set()
-        elif not self._leave.is_set():
-            self._leave.set()
+        if self._leave.is_set():
+            return
+        self._left = True
+        self._leave.set()
+        if not self._settled.is_set():
             self._owner.cancel()
 
     async def aclose(self) -> None:
@@ -155,15 +158,11 @@ class Link:
             self._loop.call_soon_threadsafe(self.leave)
 
     def end_with_interpreter(self) -> None:
-        """Close the session where nobody did; returns once it is closed, or has taken too long."""
-        if self._loop.is_closed():
-            return
+        """Return once the session is closed, as it was told to be, or has taken too long."""
         if self._loop.is_running():
-            self.leave_from_outside()
             self._gone.wait(_PATIENCE)
-            return
-        self.leave()
-        self._loop.run_until_complete(asyncio.wait((self._over,), timeout=_PATIENCE))
+        else:
+            self._loop.run_until_complete(asyncio.wait((self._over,), timeout=_PATIENCE))
 
     async def started(self) -> None:
         """Return once the session is open and its tools are listed.
@@ -193,17 +192,45 @@ class Link:
         elif isinstance(error, FileNotFoundError):
             why = "cannot be started: there is no such program, or no such folder to run it in"
         elif error is None or isinstance(error, CallLost):
-            why = "went away" if self._session else "ended before it answered"
+            why = "was closed" if self._left else "went away" if self._session else "ended before it answered"
         else:
             why = f"failed: {self._redacted(error)}"
-        status = f" ({self._heard.status})" if self._heard.status else ""
         told = self._heard.said()
         tail = f"it said: {told}" if told else server.remedy
-        return McpServerError(f"MCP server {server.name!r} ({server.place}) {why}{status}; {tail}")
+        return McpServerError(f"MCP server {server.name!r} ({server.place}) {why}{self._status()}; {tail}")
+
+    def _status(self) -> str:
+        return f" ({self._heard.status})" if self._heard.status else ""
 
     def _redacted(self, error: BaseException) -> str:
         ours = isinstance(error, CallLost | CallRefused | CallUnusable)
         return redact(str(error) if ours else said(error), self.server.secrets)
+
+    def _list(self, listed: list[Listed]) -> None:
+        """Make what is wanted of these tools; one that cannot be offered is no reason to go without the rest."""
+        server = self.server
+        made: dict[str, Tool] = {}
+        for each in listed:
+            if not server.wants(each.name):
+                continue
+            try:
+                tool = Tool(
+                    name=f"{server.prefix}{each.name}" if each.name else "",
+                    description=each.description,
+                    parameters_schema=each.schema,
+                    strict=False,
+                    retry_on_timeout=False,
+                    handler=partial(self.call, each.name),
+                )
+            except ToolDefinitionError as error:
+                log.warning("%s: a tool is left out: %s", server.name, error)
+                continue
+            if made.setdefault(tool.name, tool) is not tool:
+                log.warning("%s: it has two tools %r; the first is offered", server.name, each.name)
+        unknown = sorted({*(server.allow or ()), *server.deny} - {each.name for each in listed})
+        if unknown:
+            log.warning("%s: it has no tool %s, which allow or deny names", server.name, ", ".join(map(repr, unknown)))
+        self.tools = tuple(made.values())
 
     async def refresh(self) -> None:
         """List the tools again if they have changed; where that fails, those that are known stay.
@@ -212,14 +239,14 @@ class Link:
             SessionLost: the server went away.
         """
         async with self._listing:
-            seen = self.changes
+            seen = self._changes
             if not seen or self._session is None:
                 return
             try:
-                self.listed = await self._bound(self._session.tools())
-                self.changes -= seen
+                self._list(await self._bound(self._session.tools()))
+                self._changes -= seen
             except (SessionOver, SessionLost) as error:
-                self.leave()
+                self._leave.set()
                 raise SessionLost(str(error)) from error
             except (CallRefused, CallUnusable, CallLost) as error:
                 log.warning("%s: its tools changed, but cannot be listed: %s", self.server.name, self._redacted(error))
@@ -239,17 +266,17 @@ class Link:
             answer = await self._bound(session.call(tool, loads(dumps(dict(arguments)))))
         except CallLost as error:
             if isinstance(error, SessionLost):
-                self.leave()
+                self._leave.set()
             text = f"MCP server {name!r} went away during the call of {tool!r}; the outcome is unknown"
             return _failed(text, LOST)
         except CallLate:
             text = f"{tool!r} timed out after {self.server.call_timeout}s and was told to stop; the outcome is unknown"
             return _failed(text, ToolErrorKind.TIMEOUT.value)
         except SessionOver:
-            self.leave()
+            self._leave.set()
             return self._never(tool)
         except CallRefused as error:
-            return _failed(f"{tool!r} failed: {self._redacted(error)}", ToolErrorKind.ERROR.value)
+            return _failed(f"{tool!r} failed: {self._redacted(error)}{self._status()}", ToolErrorKind.ERROR.value)
         except CallUnusable as error:
             return _failed(f"{tool!r} ran, but its answer cannot be used: {self._redacted(error)}", "error")
         return rendered(**answer, most_text=self._most_text)
@@ -290,10 +317,14 @@ def _failed(text: str, kind: str) -> ToolFailure:
     return ToolFailure(text=f"Error: {text}.", error=ToolError(text, kind))
 
 
-def _each(do: Callable[[Link], None]) -> None:
-    for link in tuple(_ALIVE):
+def _end_all() -> None:
+    """At the end of the interpreter, close what nobody has closed."""
+    alive = [link for link in _ALIVE if not link.loop.is_closed()]
+    for link in alive:
+        link.leave_from_outside()
+    for link in alive:
         with suppress(RuntimeError):
-            do(link)
+            link.end_with_interpreter()
 
 
-atexit.register(_each, Link.end_with_interpreter)
+atexit.register(_end_all)

@@ -26,6 +26,7 @@ _LEVELS = {"debug": DEBUG, "info": INFO, "notice": INFO, "warning": WARNING, "er
 _MOST_PAGES = 200
 _MOST_SAID = 2_000
 _LONGEST_LINE = 65_536
+_PARTING = 2.0
 # Hundredths of a second that what a process said last is waited for: its own children may hold the stream open.
 _TRIES = 30
 # One event of a stream: the library's own limit is below the size of an image.
@@ -56,7 +57,7 @@ class CallLate(Exception):
     """The server did not answer in time, and was told to stop."""
 
 
-def load_library() -> Any:
+def _library() -> Any:
     """The library's module.
 
     Raises:
@@ -79,7 +80,7 @@ class Heard:
         on_end: called once it cannot be heard any more.
         on_change: called when its tools have changed.
         said: the end of what its process wrote to its error stream.
-        status: the last HTTP status that was none of success.
+        status: the HTTP status of the last message sent, unless that was one of success.
     """
 
     on_end: Callable[[], None]
@@ -155,7 +156,7 @@ class Session:
         }
 
     def _shown(self, text: str) -> str:
-        return redact(text[:_MOST_SAID], self._server.secrets)
+        return redact(text, self._server.secrets)[:_MOST_SAID]
 
     async def watch(self, heard: Heard, ready: Event) -> None:
         """Listen for changes of the tools, for as long as this is not cancelled; older servers tell without.
@@ -234,12 +235,11 @@ async def opened(server: McpServer, heard: Heard) -> AsyncGenerator[Session, Non
         Exception: whatever else keeps the session from being opened.
     """
     # It takes a second to load, in which the loop goes on.
-    library = await in_thread(load_library, "mcp library")
+    library = await in_thread(_library, "mcp library")
 
     async def logged(params: Any) -> None:
         text = params.data if isinstance(params.data, str) else dumps(params.data).decode()
-        said = redact(text[:_MOST_SAID], server.secrets)
-        log.log(_LEVELS.get(params.level, CRITICAL), "%s: %s", server.name, said)
+        log.log(_LEVELS.get(params.level, CRITICAL), "%s: %s", server.name, redact(text, server.secrets)[:_MOST_SAID])
 
     async def told(message: Any) -> None:
         if isinstance(message, library.types.ToolListChangedNotification):
@@ -267,7 +267,7 @@ async def _transport(server: McpServer, heard: Heard, stack: AsyncExitStack) -> 
     from mcp.client.streamable_http import streamable_http_client
 
     if isinstance(server, StdioServer):
-        tail = await stack.enter_async_context(Tail(server))
+        tail = await stack.enter_async_context(_Tail(server))
         heard.said = tail.text
         env = None if server.env is None else {name: str(value) for name, value in server.env.items()}
         started = StdioServerParameters(command=server.command, args=list(server.args), env=env, cwd=server.folder)
@@ -276,22 +276,28 @@ async def _transport(server: McpServer, heard: Heard, stack: AsyncExitStack) -> 
         raise TypeError(f"{type(server).__name__}: use StdioServer or HttpServer")
     import httpx2
 
+    async def sending(request: Any) -> None:
+        if request.method == "DELETE":
+            # A farewell, for which nobody waits long.
+            request.extensions["timeout"]["read"] = _PARTING
+
     async def seen(response: Any) -> None:
-        if response.status_code >= 400:
-            heard.status = f"HTTP {response.status_code} {response.reason_phrase}".strip()
+        if response.request.method == "POST":
+            failed = response.status_code >= 400
+            heard.status = f"HTTP {response.status_code} {response.reason_phrase}".strip() if failed else ""
 
     client = httpx2.AsyncClient(
         headers={name: str(value) for name, value in (server.headers or {}).items()},
         # How long an answer may take is the call's affair: a time-out here would end the session of everyone.
         timeout=httpx2.Timeout(None, connect=server.connect_timeout),
-        event_hooks={"response": [seen]},
+        event_hooks={"request": [sending], "response": [seen]},
     )
     await stack.enter_async_context(client)
     return streamable_http_client(str(server.url), http_client=client, max_sse_event_size=_MOST_EVENT)
 
 
 @asynccontextmanager
-async def _noticed(transport: Any, heard: Heard, tail: Tail) -> AsyncGenerator[tuple[Any, Any], None]:
+async def _noticed(transport: Any, heard: Heard, tail: _Tail) -> AsyncGenerator[tuple[Any, Any], None]:
     """A transport whose end is noticed."""
     async with transport as (reads, writes):
         # The process holds its own end now; with ours closed, that it closes its end can be seen.
@@ -326,7 +332,7 @@ class _Noticed:
             raise
 
 
-class Tail:
+class _Tail:
     """The end of what a process writes to its error stream, kept for errors and logged line by line.
 
     Args:
@@ -342,7 +348,7 @@ class Tail:
         self._thread = Thread(target=self._read, args=(reads,), daemon=True, name=f"isthmus mcp {server.name}")
         self._thread.start()
 
-    async def __aenter__(self) -> Tail:
+    async def __aenter__(self) -> _Tail:
         return self
 
     async def __aexit__(self, *raised: Any) -> None:
