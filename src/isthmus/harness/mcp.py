@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
@@ -12,7 +13,7 @@ from isthmus.harness.errors import McpServerError, ToolNameCollisionError
 from isthmus.harness.mcplink import Link
 from isthmus.harness.mcpopen import SessionLost, log
 from isthmus.harness.mcpresults import MOST_TEXT
-from isthmus.harness.mcpservers import McpServer
+from isthmus.harness.mcpservers import HttpServer, McpServer, StdioServer
 from isthmus.harness.runnerhooks import RunIdentity
 from isthmus.harness.shims import BoundShim, PreparedTurn, Shim, TurnState
 
@@ -38,8 +39,9 @@ class McpShim(Shim):
 
     name = "mcp"
 
-    def __init__(self, *servers: Any, most_text: int = MOST_TEXT) -> None:
-        wrong = [each for each in servers if not isinstance(each, McpServer)]
+    def __init__(self, *servers: StdioServer | HttpServer, most_text: int = MOST_TEXT) -> None:
+        taken: tuple[Any, ...] = servers
+        wrong = [each for each in taken if not isinstance(each, StdioServer | HttpServer)]
         if wrong or not servers:
             given = type(wrong[0]).__name__ if wrong else "none"
             raise ConfigError(f"servers: give a StdioServer or an HttpServer, not {given}", where="McpShim")
@@ -63,7 +65,7 @@ class McpShim(Shim):
 class _Pool:
     """The servers of a shim and their links, by event loop."""
 
-    def __init__(self, servers: tuple[McpServer, ...], most_text: int) -> None:
+    def __init__(self, servers: Sequence[McpServer], most_text: int) -> None:
         self.servers = servers
         self._most_text = most_text
         self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Link]] = WeakKeyDictionary()

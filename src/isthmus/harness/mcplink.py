@@ -178,9 +178,14 @@ class Link:
             raise self.failure() from self._shareable()
 
     def _shareable(self) -> BaseException | None:
-        """What ended the session, unless it says a secret."""
+        """What ended the session, unless it, or what is behind it, says a secret."""
         error = None if isinstance(self._error, MissingDependencyError) else self._error
-        return error if error is not None and redact(str(error), self.server.secrets) == str(error) else None
+        behind = error
+        while behind is not None:
+            if redact(str(behind), self.server.secrets) != str(behind):
+                return None
+            behind = behind.__cause__ or behind.__context__
+        return error
 
     def failure(self) -> IsthmusError:
         """Why there is no session, for a person."""
