@@ -100,6 +100,10 @@ _PINS: dict[str, tuple[str, ...]] = {
     "openai": ("isthmus.adapters.openai_responses.sdk",),
     "botocore": ("isthmus.adapters.bedrock",),
     "psycopg": ("isthmus.harness.sqlstores",),
+    # The protocol's library, its types, and the HTTP client that it wants its headers in.
+    "mcp": ("isthmus.harness.mcpopen",),
+    "mcp_types": ("isthmus.harness.mcpopen",),
+    "httpx2": ("isthmus.harness.mcpopen",),
 }
 
 
@@ -149,6 +153,8 @@ BOUNDARIES = {
     "isthmus.models.executor",
     "isthmus.models.handlers",
     "isthmus.observability.hooks",
+    "isthmus.harness.mcplink",
+    "isthmus.harness.mcpopen",
     "isthmus.chain.chain",
     "isthmus.chain.context",
     "isthmus.chain.markers",

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
     from isthmus.harness.descriptor import AgentDescriptor, Runner
-    from isthmus.harness.errors import AgentFileError, SnapshotError, StateConflictError, ToolNameCollisionError
+    from isthmus.harness.errors import (
+        AgentFileError,
+        McpServerError,
+        SnapshotError,
+        StateConflictError,
+        ToolNameCollisionError,
+    )
     from isthmus.harness.limits import Limits
+    from isthmus.harness.mcp import McpShim
+    from isthmus.harness.mcpservers import HttpServer, StdioServer
     from isthmus.harness.outcome import Outcome
     from isthmus.harness.result import RunResult
     from isthmus.harness.runevents import RunEvent, RunEventKind, StateSnapshot
@@ -33,8 +41,11 @@ _PLACES = {
     "DefaultAgent": "isthmus.harness.agents",
     "DelegatingBoundShim": "isthmus.harness.shims",
     "DelegatingShim": "isthmus.harness.shims",
+    "HttpServer": "isthmus.harness.mcpservers",
     "JsonFileStateStore": "isthmus.harness.stores",
     "Limits": "isthmus.harness.limits",
+    "McpServerError": "isthmus.harness.errors",
+    "McpShim": "isthmus.harness.mcp",
     "MemoryStateStore": "isthmus.harness.stores",
     "Outcome": "isthmus.harness.outcome",
     "PostgresStateStore": "isthmus.harness.sqlstores",
@@ -51,6 +62,7 @@ _PLACES = {
     "Shim": "isthmus.harness.shims",
     "SnapshotError": "isthmus.harness.errors",
     "SqliteStateStore": "isthmus.harness.sqlstores",
+    "StdioServer": "isthmus.harness.mcpservers",
     "StateConflictError": "isthmus.harness.errors",
     "StateSnapshot": "isthmus.harness.runevents",
     "StateStore": "isthmus.harness.stores",
@@ -69,8 +81,11 @@ __all__ = [
     "DefaultAgent",
     "DelegatingBoundShim",
     "DelegatingShim",
+    "HttpServer",
     "JsonFileStateStore",
     "Limits",
+    "McpServerError",
+    "McpShim",
     "MemoryStateStore",
     "Outcome",
     "PostgresStateStore",
@@ -90,6 +105,7 @@ __all__ = [
     "StateConflictError",
     "StateSnapshot",
     "StateStore",
+    "StdioServer",
     "ToolNameCollisionError",
     "ToolResult",
     "TurnState",

@@ -30,3 +30,7 @@ class AgentFileError(IsthmusError, ValueError):
 
 class ToolNameCollisionError(IsthmusError, ValueError):
     """A shim adds a tool under a name that is taken; names it."""
+
+
+class McpServerError(IsthmusError, ConnectionError):
+    """An MCP server that cannot be started or reached, or that went away; names it, its place and what it said."""
