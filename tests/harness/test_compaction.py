@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from isthmus.adapters.scripted import ScriptedAdapter
 from isthmus.chain.estimate import estimate_sections, estimated_tokens, message_tokens
 from isthmus.errors import AdapterError, ConfigError, TransientError
-from isthmus.harness import CompactionShim, PlanShim, RunState, SkillsShim, keep_whole
+from isthmus.harness import CompactionShim, Limits, PlanShim, RunState, SkillsShim, keep_whole
 from isthmus.harness.history import paired
 from isthmus.harness.runnerhooks import RunIdentity
 from isthmus.harness.shims import BoundShim, PreparedTurn, Shim, TurnState
@@ -23,7 +23,7 @@ from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Usage
 from isthmus.models.internal import internal_message, is_ephemeral_message, is_internal_message, public_messages
 from isthmus.models.messages import RESERVED
-from isthmus.models.tools import Tool, Tools
+from isthmus.models.tools import Tools, as_tool
 from support.attended import Attended
 from support.turns import Turns, asks, call, says, tasks
 
@@ -138,19 +138,13 @@ def test_no_call_is_parted_from_its_result(form: list[str], keep: int, least: in
         made = {"u": [user(text)], "a": [assistant(text)], "c": _round(f"c{number}", "t", text)}
         history += made.get(kind) or [internal_message(user(text), origin="note", ephemeral=True)]
 
-    async def compact() -> Attended:
-        run = Attended(
-            model("S", "hello", window=100_000),
-            [CompactionShim(trigger=0.001, keep_tokens=keep, keep_messages=least, summary_tokens=20)],
-            history=history,
-        )
-        await run.say("hi")
-        return run
-
-    run = asyncio.run(compact())
-    left = [message for message in run.history[:-1] if not is_summary(message)]
-    assert paired(run.history) == (run.history, ())
+    scripted = model("S", "hello", window=100_000)
+    shim = CompactionShim(trigger=0.001, keep_tokens=keep, keep_messages=least, summary_tokens=20)
+    asyncio.run(Attended(scripted, [shim], history=history).say("hi"))
+    sent = [dict(message) for message in scripted.contexts[-1].messages]
+    left = [message for message in sent if not is_summary(message)]
     before = [*history, user("hi")]
+    assert paired(sent) == (tuple(sent), ())
     places = [before.index(message) for message in left]
     assert places == sorted(places)
     tail = min(least, len(before))
@@ -169,14 +163,14 @@ async def test_the_end_has_the_tokens_that_it_may_have() -> None:
 
 
 async def test_ephemeral_context_stays_and_is_never_summarised() -> None:
-    """What lives for this run alone is there until its end, is not in the summary, and then is gone."""
+    """What lives for this run alone is there until its end, in no summary, and then is gone."""
     secret = internal_message(user("EPHEMERAL"), origin="inventory", ephemeral=True)
     lasting = internal_message(user("LASTING"), origin="note")
     scripted = model("S", asks(call("look")), "hello")
     run = Attended(
         scripted,
         [CompactionShim()],
-        tools=[Tool.from_function(_look)],
+        tools=[look],
         history=[secret, lasting, *talk(10)],
     )
     await run.say("hi")
@@ -184,10 +178,41 @@ async def test_ephemeral_context_stays_and_is_never_summarised() -> None:
     assert "EPHEMERAL" not in str(summary)
     assert "LASTING" in asked(summary)
     assert all("EPHEMERAL" in str(ctx.messages) for ctx in others)
-    assert "EPHEMERAL" not in str(RunState(history=run.history).lasting().history)
+    assert "EPHEMERAL" not in str(run.history)
+    assert sum(map(is_summary, run.history)) == 1
 
 
-def _look() -> str:
+async def test_a_long_run_is_compacted_between_its_rounds() -> None:
+    """A run of many tool rounds goes on past the window: what it was told to do is in each summary request."""
+    asked_for = 0
+
+    def work(ctx: GenerateContext) -> Any:
+        nonlocal asked_for
+        if "<transcript>" in str(ctx.messages[0]["content"]):
+            assert "count to" in asked(ctx)
+            return "The user wants me to count to 40."
+        asked_for += 1
+        return "done" if asked_for > 40 else asks(call("fetch", f"c{asked_for}", n=asked_for))
+
+    scripted = model(*[work] * 80)
+    run = Attended(scripted, [CompactionShim()], tools=Tools([fetch], max_tool_round_trips=99))
+    run.limits = Limits(max_steps=99)
+    assert await run.say("count to 40") == "done"
+    assert len(run.results) == 40
+    assert all(result.ran for result in run.results)
+    assert all(estimate_sections(ctx).total < 7200 for ctx in scripted.contexts)
+    assert paired(run.history)[1] == ()
+
+
+@as_tool
+async def fetch(n: int) -> str:
+    """Fetch."""
+    return f"{n} ".ljust(1600, "r")
+
+
+@as_tool
+async def look() -> str:
+    """Look."""
     return "seen"
 
 
@@ -228,7 +253,7 @@ async def test_without_a_summary_the_history_stays(failing: Any, caplog: pytest.
     history = talk(9)
     writer = model(*[failing] * 5)
     scripted = model(asks(call("look")), "hello")
-    run = Attended(scripted, [CompactionShim(writer)], tools=[Tool.from_function(_look)], history=history)
+    run = Attended(scripted, [CompactionShim(writer)], tools=[look], history=history)
     with caplog.at_level(logging.WARNING, "isthmus.harness"):
         assert await run.say("hi".ljust(400)) == "hello"
     assert run.history[:18] == tuple(history)
@@ -398,7 +423,7 @@ async def test_a_summary_under_way_is_cancelled_with_the_run() -> None:
         await task
     assert asyncio.get_running_loop().time() - began < 0.05
     assert turns.open == 0
-    assert run.history == (*history, user("hi"))
+    assert run.history == history
     assert not tasks()
 
 

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from isthmus.adapters.scripted import ScriptedAdapter
-from isthmus.harness import PLAN_STATE_KEY, PlanShim, PlanStep, RunState, ToolNameCollisionError, plan_of
+from isthmus.harness import (
+    PLAN_STATE_KEY,
+    AgentDescriptor,
+    DefaultAgent,
+    PlanShim,
+    PlanStep,
+    RunState,
+    ToolNameCollisionError,
+    plan_of,
+)
 from isthmus.models.enums import PlanStepState
 from isthmus.models.internal import is_internal_message
 from isthmus.models.tools import Tool, ToolExecutionContext
@@ -113,15 +122,18 @@ async def test_a_tool_of_that_name_is_an_error() -> None:
         await Attended(ScriptedAdapter(["x"]), [PlanShim()], tools=[Tool.from_function(write_plan)]).say("hi")
 
 
-async def test_a_cancelled_run_keeps_the_plan_that_it_had() -> None:
-    """What was written before the cancellation stands in the run's state, and nothing half."""
-    run = Attended(ScriptedAdapter([plans(READ, WRITE), [60, *says("late")]]), [PlanShim()])
-    task = asyncio.create_task(run.say("go"))
+async def test_a_cancelled_run_leaves_the_plan_as_it_was() -> None:
+    """What it wrote is not committed, as nothing else of it is; the next run finds the plan of the last one."""
+    model = ScriptedAdapter([plans(READ), "done", plans(SEND, id="c2"), [60, *says("late")]])
+    agent = DefaultAgent(descriptor=AgentDescriptor(name="a", model=model, shims=[PlanShim()]))
+    await agent.run("go")
+    task = asyncio.create_task(agent.run("go on"))
     await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [step.text for step in plan_of(run.shim_state)] == ["Read", "Write"]
+    assert agent.run_state is not None
+    assert [step.text for step in plan_of(agent.run_state.shim_state)] == ["Read"]
 
 
 async def test_the_tool_knows_every_status() -> None:

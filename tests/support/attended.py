@@ -1,4 +1,4 @@
-"""A run with shims, driven by hand in the order that a turn has."""
+"""A conversation whose runs shims attend."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from isthmus.adapters.views import to_response
-from isthmus.chain import of
-from isthmus.harness.runnerhooks import RunIdentity
-from isthmus.harness.shims import PreparedTurn, Shim, TurnState
-from isthmus.harness.view import LiveRunView
-from isthmus.models.contract import GenerateContext
-from isthmus.models.executor import ToolExecutor
-from isthmus.models.messages import assistant_message, tool_message
-from isthmus.models.tools import ToolExecutionContext, Tools
+from isthmus.harness import AgentDescriptor, DefaultAgent, Limits, RunIdentity, RunnerHooks, RunState, Shim
+from isthmus.models.events import Call
+from isthmus.models.executor import ToolResult
 
 
 @dataclass
 class Attended:
-    """A conversation that shims attend; every `say` is a run.
+    """A conversation that goes on with each run; what a test wants to know of it lies open.
 
     Args:
         model: what answers.
@@ -28,61 +22,41 @@ class Attended:
         history: the transcript so far.
         shim_state: what shims kept so far.
         model_args: the agent's request options.
+        limits: what ends a run.
     """
 
     model: Any
     shims: Sequence[Shim]
-    tools: Sequence[Any] = ()
+    tools: Any = ()
     history: Sequence[Mapping[str, Any]] = ()
     shim_state: dict[str, Any] = field(default_factory=dict)
     model_args: dict[str, Any] = field(default_factory=dict)
-    results: list[Any] = field(default_factory=list)
+    limits: Limits | None = None
+    results: list[ToolResult] = field(default_factory=list)
 
-    async def say(self, text: str, *context: Mapping[str, Any]) -> str:
-        """Run until the model calls nothing; the answer."""
-        run = RunIdentity(agent="a", task_id="t", metadata={})
-        history = (*self.history, *context, {"role": "user", "content": text})
-        state = TurnState(
-            run=run, history=history, shim_state=self.shim_state, instructions="Be brief.", model=of(self.model)
+    async def say(self, text: str) -> str:
+        """Run, and return the answer; only a run that ends by itself is gone on from."""
+        made = AgentDescriptor(
+            name="a",
+            model=self.model,
+            instructions="Be brief.",
+            tools=self.tools,
+            model_args=self.model_args,
+            shims=self.shims,
         )
-        told: dict[str, Any] = {}
-        bound = [await shim.bind(run) for shim in self.shims]
-        for each in bound:
-            await each.on_run_start(state, told)
-        try:
-            while True:
-                state.turn_count += 1
-                if (answer := await self._turn(state, bound, told)) is not None:
-                    return answer
-        finally:
-            self.history = tuple(state.history)
-            for each in reversed(bound):
-                await each.on_run_end(state, told)
+        state = RunState(history=[*self.history, {"role": "user", "content": text}], shim_state=self.shim_state)
+        result = await DefaultAgent(descriptor=made, hooks=_Results(self.results), limits=self.limits).run(state)
+        self.history = result.run_state.history
+        self.shim_state = result.run_state.shim_state
+        return result.text
 
-    async def _turn(self, state: TurnState, bound: Sequence[Any], told: dict[str, Any]) -> str | None:
-        turn = PreparedTurn(
-            run_state=state,
-            tools=Tools(self.tools),
-            model_args=dict(self.model_args),
-            transient_state=told,
-            system_instruction=state.instructions,
-        )
-        for each in bound:
-            await each.prepare_turn(turn)
-        messages = [dict(message) for message in state.history]
-        for each in bound:
-            messages = await each.transform_messages(messages)
-        ctx = GenerateContext(
-            brief=turn.system_instruction, messages=tuple(messages), tools=turn.tools.normalized_tools
-        )
-        step = await state.model.generate(ctx)
-        for each in bound:
-            await each.on_model_response(turn, to_response(step))
-        state.history = (*state.history, assistant_message(step))
-        if not step.calls:
-            return str(step.text)
-        context = ToolExecutionContext(run_state=LiveRunView(state.task_id, state.shim_state))
-        async for result in ToolExecutor().results(step.calls, tools=turn.tools, context=context):
-            self.results.append(result)
-            state.history = (*state.history, tool_message(result.call_id, result.content, name=result.tool))
-        return None
+
+class _Results(RunnerHooks):
+    """Keeps what tools gave back."""
+
+    def __init__(self, results: list[ToolResult]) -> None:
+        self._results = results
+
+    def on_tool_call_end(self, run: RunIdentity, call: Call, *, result: ToolResult) -> None:
+        """Keep it."""
+        self._results.append(result)
