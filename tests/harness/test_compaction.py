@@ -13,9 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isthmus.adapters.scripted import ScriptedAdapter
+from isthmus.chain import Budget, define_chain
 from isthmus.chain.estimate import estimate_sections, estimated_tokens, message_tokens
 from isthmus.errors import AdapterError, ConfigError, TransientError
-from isthmus.harness import CompactionShim, Limits, PlanShim, RunState, SkillsShim, keep_whole
+from isthmus.harness import (
+    AgentDescriptor,
+    CompactionShim,
+    DefaultAgent,
+    Limits,
+    PlanShim,
+    RunState,
+    SkillsShim,
+    keep_whole,
+)
 from isthmus.harness.history import paired
 from isthmus.harness.runnerhooks import RunIdentity
 from isthmus.harness.shims import BoundShim, PreparedTurn, Shim, TurnState
@@ -103,8 +113,8 @@ async def test_the_summary_is_made_of_what_goes() -> None:
     kept = {str(message["content"]) for message in scripted.contexts[1].messages}
     assert not [message for message in talk(10) if (message["content"] in text) == (message["content"] in kept)]
     assert scripted.contexts[0].max_output_tokens is not None
-    assert "<transcript>" in text
-    assert "words" in scripted.contexts[0].brief
+    assert text.startswith("Transcript:")
+    assert text.endswith("words.")
 
 
 async def test_an_earlier_summary_is_folded_into_the_new_one() -> None:
@@ -114,7 +124,7 @@ async def test_an_earlier_summary_is_folded_into_the_new_one() -> None:
     await run.say("hi")
     run.history = (*run.history, *talk(5))
     await run.say("more")
-    assert "<earlier_summary>\nFIRST\n</earlier_summary>" in asked(scripted.contexts[2])
+    assert "Earlier summary:\n\nFIRST\n\nTranscript:" in asked(scripted.contexts[2])
     said = [message["content"] for message in scripted.contexts[3].messages if is_summary(message)]
     assert len(said) == 1
     assert said[0].endswith("\n\nSECOND")
@@ -188,7 +198,7 @@ async def test_a_long_run_is_compacted_between_its_rounds() -> None:
 
     def work(ctx: GenerateContext) -> Any:
         nonlocal asked_for
-        if "<transcript>" in str(ctx.messages[0]["content"]):
+        if "Transcript:" in str(ctx.messages[0]["content"]):
             assert "count to" in asked(ctx)
             return "The user wants me to count to 40."
         asked_for += 1
@@ -281,7 +291,7 @@ async def test_more_than_a_window_is_summarised_in_pieces() -> None:
     assert len(pieces) > 2
     for number, ctx in enumerate(pieces):
         assert estimate_sections(ctx).total + (ctx.max_output_tokens or 0) <= 8000
-        assert (f"<earlier_summary>\nS{number - 1}" in asked(ctx)) == (number > 0)
+        assert (f"Earlier summary:\n\nS{number - 1}\n" in asked(ctx)) == (number > 0)
     read = "".join(map(asked, pieces))
     kept = str(last.messages)
     assert all((message["content"] in read) != (message["content"] in kept) for message in history)
@@ -449,3 +459,51 @@ def test_what_writes_the_summaries_must_be_a_model() -> None:
     """Anything else is refused when the shim is made."""
     with pytest.raises(AdapterError):
         CompactionShim(object())
+
+
+async def test_a_stream_that_is_closed_stops_the_summary() -> None:
+    """Closing it from outside while nobody answers returns at once and commits nothing."""
+    turns = Turns([60, *says("late")])
+    turns.window_tokens = 8000  # type: ignore[attr-defined]
+    state = RunState(history=talk(9))
+    agent = DefaultAgent(descriptor=AgentDescriptor(name="a", model=turns, shims=[CompactionShim()]), run_state=state)
+    stream = agent.run_stream("hi")
+    reading = asyncio.create_task(anext(aiter(stream), None))
+    await asyncio.sleep(0.05)
+    assert turns.open == 1
+    began = asyncio.get_running_loop().time()
+    await stream.aclose()
+    assert asyncio.get_running_loop().time() - began < 0.05
+    assert turns.open == 0
+    await asyncio.gather(reading, return_exceptions=True)
+    assert agent.run_state is not None
+    assert agent.run_state.history == state.history
+
+
+@pytest.mark.parametrize(("allowed", "outcome", "inputs"), [(20_000, "completed", [5000, 4000]), (8000, "cut", [5000])])
+async def test_a_summary_counts_in_the_budget_of_the_run(allowed: int, outcome: str, inputs: list[int]) -> None:
+    """What the run's own model spent on a summary is among the attempts, and the chain's budget knows it."""
+    scripted = model(
+        says("S", usage=Usage(input_tokens=5000, output_tokens=50)),
+        says("hello", usage=Usage(input_tokens=4000, output_tokens=5)),
+    )
+    chain = define_chain(id="c", tiers=[scripted], budget=Budget(input_tokens=allowed))
+    agent = DefaultAgent(
+        descriptor=AgentDescriptor(name="a", model=chain, shims=[CompactionShim()]),
+        run_state=RunState(history=talk(9)),
+    )
+    result = await agent.run("hi")
+    spent = [attempt.usage.input_tokens for attempt in result.attempts if attempt.usage is not None]
+    assert (result.outcome.outcome, spent) == (outcome, inputs)
+
+
+async def test_a_kept_conversation_goes_on_from_its_summary(tmp_path: Path) -> None:
+    """An agent that is made anew from its file sends the summary, and asks for no other."""
+    path = tmp_path / "a.json"
+    made = AgentDescriptor(name="a", model=model("S", "hello"), shims=[CompactionShim()])
+    await DefaultAgent(descriptor=made, state_path=path).run(RunState(history=[*talk(9), user("hi")]))
+    scripted = model("again")
+    again = AgentDescriptor(name="a", model=scripted, shims=[CompactionShim()])
+    await DefaultAgent(descriptor=again, state_path=path).run("and now?")
+    (ctx,) = scripted.contexts
+    assert ctx.messages[0]["content"].endswith("\n\nS")
