@@ -96,6 +96,15 @@ async def test_a_plan_that_was_summarised_is_told_anew_while_it_is_open() -> Non
     assert len(done.history) == 2
 
 
+async def test_a_plan_that_was_refused_tells_nothing() -> None:
+    """A call that changed nothing does not stand for the plan that is kept."""
+    run = Attended(ScriptedAdapter([plans(), "a", "b"]), [PlanShim()])
+    await run.say("go")
+    run.shim_state = {PLAN_STATE_KEY: [WRITE]}
+    await run.say("go on")
+    assert sum(is_internal_message(message, "plan") for message in run.history) == 1
+
+
 async def test_a_plan_in_the_transcript_is_not_told_twice() -> None:
     """The model's own call is enough."""
     run = Attended(ScriptedAdapter([plans(WRITE), "a", "b"]), [PlanShim()])

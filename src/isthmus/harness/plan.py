@@ -17,7 +17,7 @@ from isthmus.models.tools import Tool
 PLAN_STATE_KEY = "plan:steps"
 """Under which key of the shim state the plan stands; each update puts a new list there."""
 
-_TOOL = "write_plan"
+_TOOL, _UPDATED = "write_plan", "Plan updated"
 _STATES = tuple(state.value for state in PlanStepState)
 _FORM: Mapping[str, Any] = {
     "name": _TOOL,
@@ -113,7 +113,7 @@ class _BoundPlan(BoundShim):
         if fault:
             return ToolFailure(text=f"Error: {fault} The plan is as it was.", error=ToolError(fault))
         self._state[PLAN_STATE_KEY] = steps
-        return "Plan updated"
+        return _UPDATED
 
 
 def _fault(steps: list[dict[str, str]]) -> str:
@@ -130,8 +130,6 @@ def _fault(steps: list[dict[str, str]]) -> str:
 
 
 def _tells(message: Message) -> bool:
-    """Whether the plan stands in a message."""
-    calls = message.get("tool_calls") or ()
-    return is_internal_message(message, PlanShim.name) or any(
-        call.get("function", {}).get("name") == _TOOL for call in calls
-    )
+    """Whether the plan stands in a message, or in the call that it answers."""
+    written = message.get("name") == _TOOL and message.get("content") == _UPDATED
+    return written or is_internal_message(message, PlanShim.name)
