@@ -27,7 +27,7 @@ TOLD = (
 @pytest.fixture
 async def local() -> AsyncIterator[LocalAdapter]:
     """A running server of the test's own, with a small window."""
-    async with LocalAdapter(parallel=1, threads=1, n_ctx=2048) as adapter:
+    async with LocalAdapter(parallel=1, threads=1, n_ctx=1024) as adapter:
         await adapter.start()
         yield adapter
 
@@ -35,7 +35,7 @@ async def local() -> AsyncIterator[LocalAdapter]:
 async def test_a_conversation_outgrows_its_window(local: LocalAdapter) -> None:
     """A real model writes the summary of a conversation that fills its window, and answers after it."""
     history = []
-    for told in TOLD * 4:
+    for told in TOLD * 2:
         history += [{"role": "user", "content": told * 3}, {"role": "assistant", "content": "I see, thank you."}]
     model = AgentDescriptor(name="a", model=local, shims=[CompactionShim()], max_output_tokens=60)
     agent = DefaultAgent(descriptor=model)
@@ -47,7 +47,7 @@ async def test_a_conversation_outgrows_its_window(local: LocalAdapter) -> None:
     assert writing is not None
     assert answering is not None
     # A reply may have half of the window.
-    assert answering.input_tokens < 1024
+    assert answering.input_tokens < 512
     before = estimate_sections(GenerateContext(messages=tuple(history))).total
     assert estimate_sections(GenerateContext(messages=result.messages)).total < 0.7 * before
 
