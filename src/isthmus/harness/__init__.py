@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
+    from isthmus.harness.compaction import CompactionShim, keep_whole
     from isthmus.harness.descriptor import AgentDescriptor, Runner
     from isthmus.harness.errors import (
         AgentFileError,
         McpServerError,
+        SkillFileError,
         SnapshotError,
         StateConflictError,
         ToolNameCollisionError,
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
     from isthmus.harness.mcp import McpShim
     from isthmus.harness.mcpservers import HttpServer, StdioServer
     from isthmus.harness.outcome import Outcome
+    from isthmus.harness.plan import PLAN_STATE_KEY, PlanShim, PlanStep, plan_of
     from isthmus.harness.result import RunResult
     from isthmus.harness.runevents import RunEvent, RunEventKind, StateSnapshot
     from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
     from isthmus.harness.runstream import RunEventStream, RunStream
     from isthmus.harness.shims import BoundShim, DelegatingBoundShim, DelegatingShim, PreparedTurn, Shim, TurnState
+    from isthmus.harness.skills import Skill, SkillsShim
     from isthmus.harness.snapshot import AgentId, AgentSnapshot
     from isthmus.harness.sqlstores import PostgresStateStore, SqliteStateStore
     from isthmus.harness.state import RunState
@@ -38,6 +42,7 @@ _PLACES = {
     "AgentId": "isthmus.harness.snapshot",
     "AgentSnapshot": "isthmus.harness.snapshot",
     "BoundShim": "isthmus.harness.shims",
+    "CompactionShim": "isthmus.harness.compaction",
     "DefaultAgent": "isthmus.harness.agents",
     "DelegatingBoundShim": "isthmus.harness.shims",
     "DelegatingShim": "isthmus.harness.shims",
@@ -48,6 +53,9 @@ _PLACES = {
     "McpShim": "isthmus.harness.mcp",
     "MemoryStateStore": "isthmus.harness.stores",
     "Outcome": "isthmus.harness.outcome",
+    "PLAN_STATE_KEY": "isthmus.harness.plan",
+    "PlanShim": "isthmus.harness.plan",
+    "PlanStep": "isthmus.harness.plan",
     "PostgresStateStore": "isthmus.harness.sqlstores",
     "PreparedTurn": "isthmus.harness.shims",
     "RunEvent": "isthmus.harness.runevents",
@@ -60,24 +68,31 @@ _PLACES = {
     "Runner": "isthmus.harness.descriptor",
     "RunnerHooks": "isthmus.harness.runnerhooks",
     "Shim": "isthmus.harness.shims",
+    "Skill": "isthmus.harness.skills",
+    "SkillFileError": "isthmus.harness.errors",
+    "SkillsShim": "isthmus.harness.skills",
     "SnapshotError": "isthmus.harness.errors",
     "SqliteStateStore": "isthmus.harness.sqlstores",
-    "StdioServer": "isthmus.harness.mcpservers",
     "StateConflictError": "isthmus.harness.errors",
     "StateSnapshot": "isthmus.harness.runevents",
     "StateStore": "isthmus.harness.stores",
+    "StdioServer": "isthmus.harness.mcpservers",
     "ToolNameCollisionError": "isthmus.harness.errors",
     "ToolResult": "isthmus.models.executor",
     "TurnState": "isthmus.harness.shims",
+    "keep_whole": "isthmus.harness.compaction",
+    "plan_of": "isthmus.harness.plan",
 }
 
 __all__ = [
     "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX",
+    "PLAN_STATE_KEY",
     "AgentDescriptor",
     "AgentFileError",
     "AgentId",
     "AgentSnapshot",
     "BoundShim",
+    "CompactionShim",
     "DefaultAgent",
     "DelegatingBoundShim",
     "DelegatingShim",
@@ -88,6 +103,8 @@ __all__ = [
     "McpShim",
     "MemoryStateStore",
     "Outcome",
+    "PlanShim",
+    "PlanStep",
     "PostgresStateStore",
     "PreparedTurn",
     "RunEvent",
@@ -100,6 +117,9 @@ __all__ = [
     "Runner",
     "RunnerHooks",
     "Shim",
+    "Skill",
+    "SkillFileError",
+    "SkillsShim",
     "SnapshotError",
     "SqliteStateStore",
     "StateConflictError",
@@ -109,6 +129,8 @@ __all__ = [
     "ToolNameCollisionError",
     "ToolResult",
     "TurnState",
+    "keep_whole",
+    "plan_of",
 ]
 
 

@@ -28,6 +28,10 @@ class AgentFileError(IsthmusError, ValueError):
     """A file that describes no agent; names place, line and remedy."""
 
 
+class SkillFileError(IsthmusError, ValueError):
+    """A folder that holds no skill as it must be; names place, line and remedy."""
+
+
 class ToolNameCollisionError(IsthmusError, ValueError):
     """A shim adds a tool under a name that is taken; names it."""
 
