@@ -495,6 +495,9 @@ async def test_a_summary_counts_in_the_budget_of_the_run(allowed: int, outcome: 
     result = await agent.run("hi")
     spent = [attempt.usage.input_tokens for attempt in result.attempts if attempt.usage is not None]
     assert (result.outcome.outcome, spent) == (outcome, inputs)
+    assert result.usage is not None
+    assert result.usage.input_tokens == sum(inputs)
+    assert any("became a summary" in note.detail for note in result.outcome.notes)
 
 
 async def test_a_kept_conversation_goes_on_from_its_summary(tmp_path: Path) -> None:

@@ -151,3 +151,19 @@ async def test_the_tool_knows_every_status() -> None:
     await Attended(model, [PlanShim()]).say("hi")
     steps = model.contexts[0].tools[0].parameters["properties"]["steps"]
     assert steps["items"]["properties"]["status"]["enum"] == [state.value for state in PlanStepState]
+
+
+async def test_each_update_is_an_event_of_the_run() -> None:
+    """After the end of the tool that wrote it, once an update, with the steps; a plan that was refused is none."""
+    scripted = ScriptedAdapter(
+        [
+            asks(call("write_plan", "1", steps=[READ, WRITE])),
+            asks(call("write_plan", "2", steps=[])),
+            says("done"),
+        ]
+    )
+    agent = DefaultAgent(descriptor=AgentDescriptor(model=scripted, shims=[PlanShim()]))
+    events = [event async for event in agent.run_events("go")]
+    kinds = [event.kind for event in events if event.kind in ("tool_end", "plan_updated")]
+    assert kinds == ["tool_end", "plan_updated", "tool_end"]
+    assert [event.detail for event in events if event.kind == "plan_updated"] == [{"steps": [READ, WRITE]}]

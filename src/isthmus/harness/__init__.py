@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from isthmus.harness.mcp import McpShim
     from isthmus.harness.mcpservers import HttpServer, StdioServer
     from isthmus.harness.outcome import Outcome
-    from isthmus.harness.plan import PLAN_STATE_KEY, PlanShim, PlanStep, plan_of
+    from isthmus.harness.plan import PlanShim, PlanStep, plan_of
     from isthmus.harness.result import RunResult
     from isthmus.harness.runevents import RunEvent, RunEventKind, StateSnapshot
     from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from isthmus.harness.sqlstores import PostgresStateStore, SqliteStateStore
     from isthmus.harness.state import RunState
     from isthmus.harness.stores import JsonFileStateStore, MemoryStateStore, StateStore
-    from isthmus.harness.view import ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX
+    from isthmus.harness.view import ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX, PLAN_STATE_KEY
     from isthmus.models.executor import ToolResult
 
 _PLACES = {
@@ -53,7 +53,7 @@ _PLACES = {
     "McpShim": "isthmus.harness.mcp",
     "MemoryStateStore": "isthmus.harness.stores",
     "Outcome": "isthmus.harness.outcome",
-    "PLAN_STATE_KEY": "isthmus.harness.plan",
+    "PLAN_STATE_KEY": "isthmus.harness.view",
     "PlanShim": "isthmus.harness.plan",
     "PlanStep": "isthmus.harness.plan",
     "PostgresStateStore": "isthmus.harness.sqlstores",

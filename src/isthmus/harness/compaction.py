@@ -21,7 +21,7 @@ from isthmus.harness.runnerhooks import RunIdentity
 from isthmus.harness.shims import BoundShim, PreparedTurn, Shim, TurnState
 from isthmus.harness.telling import clipped, pieces
 from isthmus.models.contract import GenerateContext
-from isthmus.models.events import FinishReason, StepResult
+from isthmus.models.events import FinishReason, Note, NoteCode, StepResult
 from isthmus.models.internal import internal_message, is_internal_message
 from isthmus.models.messages import RESERVED
 from isthmus.models.responses import ModelResponse
@@ -156,9 +156,10 @@ class _BoundCompaction(BoundShim):
             return
         # What failed is not tried again before the conversation has grown.
         self._not_before = tokens + 0.05 * window
-        summary = await self._summary(state, old, most=sizes.summary)
+        summary = await self._summary(turn, old, most=sizes.summary)
         if summary is None:
             return
+        turn.notes.append(Note(NoteCode.HISTORY_CHANGED, f"{len(old.messages)} messages became a summary"))
         said = internal_message({"role": "user", "content": _SAID + summary}, origin=CompactionShim.name)
         turn.replace_history((*old.leading, said, *old.kept, *state.history[cut:]))
         self._estimated = _estimated(turn)
@@ -172,8 +173,9 @@ class _BoundCompaction(BoundShim):
             ratio = usage.prompt_tokens / self._estimated
             turn.run_state.shim_state[_RATIO] = round(min(max(ratio, _LEAST_RATIO), _MOST_RATIO), 3)
 
-    async def _summary(self, state: TurnState, old: _Old, *, most: int) -> str | None:
+    async def _summary(self, turn: PreparedTurn, old: _Old, *, most: int) -> str | None:
         """What to say in place of the old messages; None where nobody says it."""
+        state = turn.run_state
         model = self._shim.model or state.model
         window = getattr(model, "window_tokens", None) or state.model.window_tokens
         words = int(most * _WORDS_A_TOKEN)
@@ -186,15 +188,18 @@ class _BoundCompaction(BoundShim):
                 question = _question(summary, piece, words=words)
                 ctx = GenerateContext(brief=_BRIEF, messages=(question,), max_output_tokens=ceiling)
                 step = await _reply(model, ctx)
+                turn.spent.append(step.usage)
                 summary = _read(step, most)
                 if summary is None:
                     why = f"the reply ended with {step.finish}"
                     break
         except TierError as error:
             # Its text may hold what the conversation holds.
+            turn.spent.append(error.usage)
             summary, why = None, type(error).__name__
         if summary is None:
             _log.warning("compaction: run %s: no summary (%s): the history stays as it is", state.task_id, why)
+            turn.notes.append(Note(NoteCode.HISTORY_CHANGED, f"no summary ({why}): the transcript stays as it is"))
         return summary
 
 

@@ -9,13 +9,11 @@ from typing import Any
 from isthmus.harness.history import Message
 from isthmus.harness.runnerhooks import RunIdentity
 from isthmus.harness.shims import BoundShim, PreparedTurn, Shim, TurnState
+from isthmus.harness.view import PLAN_STATE_KEY
 from isthmus.models.enums import PlanStepState, PlanStepStatus
 from isthmus.models.internal import internal_message, is_internal_message
 from isthmus.models.results import ToolError, ToolFailure
 from isthmus.models.tools import Tool
-
-PLAN_STATE_KEY = "plan:steps"
-"""Under which key of the shim state the plan stands; each update puts a new list there."""
 
 _TOOL, _UPDATED = "write_plan", "Plan updated"
 _STATES = tuple(state.value for state in PlanStepState)
