@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -19,6 +19,7 @@ from isthmus.harness.descriptor import Runner
 from isthmus.harness.effects import Aborted, CallModel, Done, Effect, Emit, Failed, Replied, Report, RunTools, ToolsRan
 from isthmus.harness.loop import LoopState, Next, advance
 from isthmus.harness.modelview import model_events
+from isthmus.harness.observed import answered, around_tools, begun, ended, started
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.passage import Passage
 from isthmus.harness.result import RunResult
@@ -28,7 +29,7 @@ from isthmus.models.events import Call, Event, Reset, StepResult, Text
 from isthmus.models.executor import ToolExecutor, ToolResult
 from isthmus.models.stream import EventStream, Watchdog
 from isthmus.models.tools import ToolExecutionContext
-from isthmus.observability import hooks
+from isthmus.observability.scope import Operation, under
 
 AgentEvent: TypeAlias = Event | ToolResult
 Begun: TypeAlias = tuple[Next, ToolExecutionContext]
@@ -79,6 +80,7 @@ class Run:
     active: Any = None
     before: int = 0
     tries: int = 0
+    op: Operation | None = field(default_factory=begun)
 
     def begin(self, begun: Begun, before: RunState) -> None:
         """Begin, or begin anew from another conversation."""
@@ -104,7 +106,8 @@ class Run:
     def call(self, model: Any, effect: CallModel) -> tuple[EventStream, Passage]:
         """Begin a model call."""
         self.tries = len(getattr(model, "attempts", ()))
-        stream = model.stream(effect.ctx)
+        with under(self.op):
+            stream = model.stream(effect.ctx)
         self.reading = stream if isinstance(stream, EventStream) else EventStream(stream)
         self.passage = Passage(effect)
         return self.reading, self.passage
@@ -163,18 +166,7 @@ class Run:
             return
         self.concluded = True
         self.outcome = outcome = replace(outcome, attempts=getattr(self.active, "attempts", ())[self.before :])
-        hooks.emit(
-            hooks.TurnEnded(
-                agent=self.context.agent_name or "",
-                run_id=self.context.run_id or "",
-                outcome=outcome.outcome,
-                reason=outcome.reason,
-                steps=outcome.steps,
-                tier=outcome.tier,
-                usage=outcome.usage,
-                cost=outcome.cost,
-            )
-        )
+        ended(self.op, self.context, outcome=outcome)
 
     async def carry_out(self, effect: Effect) -> AsyncGenerator[AgentEvent, None]:
         """The events of an effect other than a model call; a batch of calls is reported at its end."""
@@ -182,17 +174,13 @@ class Run:
             yield effect.event
         if not isinstance(effect, RunTools):
             return
-        results = ToolExecutor().results(
+        results = ToolExecutor(around=around_tools(self.op)).results(
             effect.calls, tools=effect.tools, context=self.context, used=effect.used, on_tool_start=self._starts
         )
         async with aclosing(results):
             async for result in results:
                 self.results = (*self.results, result)
-                hooks.emit(
-                    hooks.ToolEnded(
-                        tool=result.tool, call_id=result.call_id, seconds=result.seconds, outcome=result.outcome
-                    )
-                )
+                answered(self.op, result)
                 yield result
         self.report(ToolsRan(self.results))
 
@@ -224,6 +212,7 @@ async def _drive(run: Run, model: Any, watch: Watchdog, kept: Kept | None) -> As
     try:
         if kept is not None:
             await kept.begin(run)
+        started(run.op, run.context)
         async with model.open_run() as active:
             run.active, run.before = active, len(getattr(active, "attempts", ()))
             while not run.closing and (effect := run.next()) is not None:
