@@ -331,6 +331,10 @@ async def test_text_is_the_text_alone() -> None:
     assert [piece async for piece in stream.text] == ["a", "b"]
 
 
+async def _one(stream: EventStream) -> Any:
+    return await anext(stream)
+
+
 async def test_calls_get_ids_and_repeated_ids_are_protocol() -> None:
     """A call without an id gets one, noted; a repeated id is refused."""
     events = [event async for event in EventStream(Source(Call("t", {}), Finish("tool-calls")).open())]

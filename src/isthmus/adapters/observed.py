@@ -82,13 +82,14 @@ def _new(adapter: Any) -> Operation | None:
 class _Heard:
     """One call as it proceeds."""
 
-    __slots__ = ("_adapter", "_begun", "_ctx", "_fold", "error", "finish", "first", "op", "reply")
+    __slots__ = ("_adapter", "_begun", "_ctx", "_fold", "_seconds", "error", "finish", "first", "op", "reply")
 
     def __init__(self, op: Operation, adapter: Any, ctx: GenerateContext) -> None:
         self.op = op
         self._adapter, self._ctx = adapter, ctx
         self._begun = 0.0
         self._fold: Fold | None = None
+        self._seconds: float | None = None
         self.first: float | None = None
         self.finish: Finish | None = None
         self.reply: StepResult | None = None
@@ -126,6 +127,8 @@ class _Heard:
         if self.first is None and kind in ("text", "call"):
             self.first = monotonic() - self._begun
         if kind == "finish":
+            # What the author still does is not the reply's, but is still done inside it.
+            self._seconds = monotonic() - self._begun
             self.finish = event if isinstance(event, Finish) else _read(event)
         if self._fold is not None:
             with suppress(TierError, ValueError, TypeError):
@@ -155,7 +158,7 @@ class _Heard:
             hooks.ModelEnded(
                 op=self.op,
                 outcome=outcome,
-                seconds=monotonic() - self._begun,
+                seconds=monotonic() - self._begun if self._seconds is None else self._seconds,
                 first=self.first,
                 finish=None if end is None else str(end.finish),
                 raw_reason=None if end is None else end.raw_reason,

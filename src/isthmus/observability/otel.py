@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from threading import Thread
-from time import monotonic
+from time import time_ns
 from typing import Any
 
 from opentelemetry import context as contexts
@@ -39,26 +39,25 @@ _MEASURED = (
     *("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "gen_ai.agent.name"),
     *("gen_ai.tool.name", "server.address", "server.port"),
 )
-_CONVERSATION = "gen_ai.conversation.id"
 _KINDS = {"model": SpanKind.CLIENT}
 
 
 class _Held:
     """A span with the context that makes it current; ends with its operation at the latest."""
 
-    __slots__ = ("attributes", "began", "context", "over", "span")
+    __slots__ = ("attributes", "context", "over", "span", "started")
 
-    def __init__(self, span: Span, context: contexts.Context, attributes: Mapping[str, Any]) -> None:
+    def __init__(self, span: Span, context: contexts.Context, attributes: Mapping[str, Any], *, started: int) -> None:
         self.span = span
         self.context = context
         self.attributes = attributes
-        self.began = monotonic()
+        self.started = started
         self.over = False
 
-    def end(self) -> None:
+    def end(self, at: int | None = None) -> None:
         if not self.over:
             self.over = True
-            self.span.end()
+            self.span.end(at)
 
     def __del__(self) -> None:
         # A stream that was dropped with its event loop already gone tells nobody that it is over.
@@ -140,8 +139,9 @@ class OtelSink:
         attributes = self._view.sent(opened.attributes)
         above = op.origin if op.origin is not None else self._above(op)
         kind = _KINDS.get(opened.kind, SpanKind.INTERNAL)
-        span = self._tracer.start_span(opened.name, context=above, kind=kind, attributes=attributes)
-        op.held[self] = _Held(span, trace.set_span_in_context(span, above), attributes)
+        now = time_ns()
+        span = self._tracer.start_span(opened.name, above, kind, attributes, start_time=now)
+        op.held[self] = _Held(span, trace.set_span_in_context(span, above), attributes, started=now)
 
     def _above(self, op: Operation) -> contexts.Context | None:
         """The context of the nearest span around it; None for what is current."""
@@ -163,14 +163,12 @@ class OtelSink:
         if span.is_recording():
             # What the adapter has said itself stands.
             said = (span.attributes or {}) if isinstance(span, ReadableSpan) else {}
-            attributes = {
-                name: value for name, value in attributes.items() if name not in said or name == _CONVERSATION
-            }
-            span.set_attributes(attributes)
+            span.set_attributes({name: value for name, value in attributes.items() if name not in said})
             if closed.error is not None:
                 message = self._view.sent({"exception.message": closed.message or ""})
                 span.set_status(StatusCode.ERROR, message.get("exception.message") or closed.error)
-        held.end()
+        seconds = getattr(record, "seconds", None)
+        held.end(None if seconds is None else held.started + int(seconds * 1e9))
 
     def _measure(self, record: Record, said: Mapping[str, Any], held: _Held) -> None:
         if isinstance(record, ChainEvent):
@@ -180,7 +178,8 @@ class OtelSink:
                 )
             return
         common = {name: said[name] for name in (*_MEASURED, "error.type", "gen_ai.response.model") if name in said}
-        self._duration.record(monotonic() - held.began, common)
+        seconds = getattr(record, "seconds", None)
+        self._duration.record((time_ns() - held.started) / 1e9 if seconds is None else seconds, common)
         if type(record) is TurnEnded and record.outcome == "cut":
             self._cuts.add(1, _some({"gen_ai.agent.name": record.agent, "isthmus.reason": record.reason}))
         if type(record) is not ModelEnded:
