@@ -30,7 +30,8 @@ def place(name: str) -> tuple[int, str]:
     top, sub = parts[0], parts[1] if len(parts) > 1 else ""
     if top == "observability":
         shared = dict.fromkeys(("background", "config", "contents", "facts", "hooks", "scope"), (1, "hooks"))
-        return {"": (8, "door"), **shared}.get(sub, (2, f"observability.{sub}"))
+        # What `[telemetry]` says is composed where all else is.
+        return {"": (8, "door"), "configured": (6, "build"), **shared}.get(sub, (2, f"observability.{sub}"))
     if top == "adapters":
         if sub in ("", *_BASE):
             return 2, "adapters"

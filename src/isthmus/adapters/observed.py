@@ -107,6 +107,7 @@ class _Heard:
         if streamed and contents_wanted():
             self._fold = Fold()
         self._begun = monotonic()
+        self.op.said = self._ctx
         hooks.emit(
             hooks.ModelStarted(
                 op=self.op,
@@ -115,11 +116,11 @@ class _Heard:
                 streamed=streamed,
                 address=clean_url(address) if isinstance(address, str) else "",
                 max_tokens=self._ctx.max_output_tokens or getattr(adapter, "max_tokens", None) or None,
-                request=self._ctx,
             )
         )
         # What is kept of a call that is read slowly is small.
-        self._adapter, self._ctx = None, _EMPTY
+        self._adapter = None
+        self.op.said, self._ctx = None, _EMPTY
 
     def seen(self, event: Any) -> None:
         """Take what is no plain text that follows another."""
@@ -145,12 +146,11 @@ class _Heard:
             return
         self.op.over = True
         outcome, error, end = self._outcome()
-        # It holds the frames that hold this.
-        self.error = None
         usage = getattr(error, "usage", None) if end is None else end.usage
-        reply = self.reply
+        self.op.error, reply = error, self.reply
         if reply is None and self._fold is not None:
             reply = self._fold.failed(UnclassifiedError("")) if self._fold.finish is None else self._fold.result()
+        self.op.answer = reply if contents_wanted() else None
         reply_id, reply_model = self.op.reply
         if reply_id is None and end is not None and end.native is not None and end.native.event_type == "message":
             reply_id, reply_model = _identity(end.native)
@@ -163,12 +163,15 @@ class _Heard:
                 finish=None if end is None else str(end.finish),
                 raw_reason=None if end is None else end.raw_reason,
                 usage=usage,
-                error=error,
-                reply=reply,
+                error_class=None if error is None else hooks.error_type(error),
+                status=getattr(error, "status", None),
                 reply_id=reply_id,
                 reply_model=reply_model,
             )
         )
+        # An error holds the frames that hold this.
+        self.op.forget()
+        self.error = self.reply = None
 
     def _outcome(self) -> tuple[str, BaseException | None, Finish | None]:
         end, error = self.finish, self.error

@@ -29,8 +29,9 @@ def started(run: Operation | None, context: ToolExecutionContext) -> None:
 
 def ended(run: Operation | None, context: ToolExecutionContext, *, outcome: Outcome) -> None:
     """Tell that a run is over."""
+    error = outcome.error
     if run is not None:
-        run.over = True
+        run.over, run.error = True, error
     hooks.emit(
         hooks.TurnEnded(
             agent=context.agent_name or "",
@@ -42,9 +43,11 @@ def ended(run: Operation | None, context: ToolExecutionContext, *, outcome: Outc
             usage=outcome.usage,
             cost=outcome.cost,
             op=run,
-            error=outcome.error,
+            error_class=None if error is None else hooks.error_type(error),
         )
     )
+    if run is not None:
+        run.forget()
 
 
 def around_tools(run: Operation | None) -> Around | None:
@@ -54,12 +57,12 @@ def around_tools(run: Operation | None) -> Around | None:
 
     async def around(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         op, begun = Operation(parent=run), monotonic()
-        outcome, content = "cancelled", None
-        hooks.emit(hooks.ToolStarted(op=op, tool=call.tool, call_id=call.call_id or "", call=call))
+        op.said, outcome = call, "cancelled"
+        hooks.emit(hooks.ToolStarted(op=op, tool=call.tool, call_id=call.call_id or ""))
         try:
             with under(op):
                 result = await ran()
-            outcome, content = result.outcome, result.content
+            outcome, op.answer = result.outcome, result.content
             return result
         finally:
             op.over = True
@@ -70,9 +73,9 @@ def around_tools(run: Operation | None) -> Around | None:
                     seconds=monotonic() - begun,
                     outcome=outcome,
                     op=op,
-                    content=content,
                 )
             )
+            op.forget()
 
     return around
 
@@ -80,13 +83,15 @@ def around_tools(run: Operation | None) -> Around | None:
 def answered(run: Operation | None, result: ToolResult) -> None:
     """Tell of a call that never came to a handler."""
     if run is not None and result.outcome in _UNRUN:
+        op = Operation(parent=run)
+        op.answer = result.content
         hooks.emit(
             hooks.ToolEnded(
                 tool=result.tool,
                 call_id=result.call_id,
                 seconds=result.seconds,
                 outcome=result.outcome,
-                op=Operation(parent=run),
-                content=result.content,
+                op=op,
             )
         )
+        op.forget()

@@ -76,14 +76,6 @@ def happened(record: Record) -> tuple[str, Attributes] | None:
     return f"isthmus.{record.type}", _known(named)
 
 
-def error_type(error: BaseException) -> str:
-    """The class of a failure: that of the library's own tree, else the exception's; "timeout" for a wait too long."""
-    known = getattr(error, "error_class", None)
-    if known is not None:
-        return str(known)
-    return "timeout" if isinstance(error, TimeoutError) else type(error).__qualname__
-
-
 def _known(attributes: Mapping[str, Any]) -> Attributes:
     return {name: value for name, value in attributes.items() if value is not None and value != ""}
 
@@ -110,17 +102,14 @@ def _turn_over(record: TurnEnded, view: View) -> Over:
         "isthmus.output_tokens": None if usage is None else usage.output_tokens,
     }
     failed = record.outcome == "failed"
-    return _failed(_known(attributes), record.error if failed else None, view)
+    return Over(_known(attributes), record.error_class if failed else None, _words(record.op, view) if failed else None)
 
 
-def _failed(attributes: Attributes, error: BaseException | None, view: View) -> Over:
-    if error is None:
-        return Over(attributes)
-    status = getattr(error, "status", None)
-    if isinstance(status, int):
-        attributes["http.response.status_code"] = status
-    message = view.text("exception.message", str(getattr(error, "message", None) or error)) if view.capture else None
-    return Over(attributes, error_type(error), message)
+def _words(op: Any, view: View) -> str | None:
+    """What a failure says, if contents may leave."""
+    if not view.capture or op is None or op.error is None:
+        return None
+    return view.text("exception.message", str(op.error))
 
 
 def _chain_began(record: ChainEvent, view: View) -> Begun:
@@ -166,7 +155,7 @@ def _attempt_over(record: ChainEvent, view: View) -> Over:
 
 
 def _model_began(record: ModelStarted, view: View) -> Begun:
-    ctx = record.request
+    ctx = record.op.said
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": provider_name(record.provider),
@@ -206,6 +195,7 @@ def _model_over(record: ModelEnded, view: View) -> Over:
         "gen_ai.response.time_to_first_chunk": record.first,
         "isthmus.outcome": record.outcome,
         "isthmus.finish": record.finish,
+        "http.response.status_code": record.status,
     }
     if usage is not None:
         attributes["gen_ai.usage.input_tokens"] = usage.prompt_tokens
@@ -213,15 +203,15 @@ def _model_over(record: ModelEnded, view: View) -> Over:
         attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cache_read_tokens
         attributes["gen_ai.usage.cache_creation.input_tokens"] = usage.cache_write_tokens
         attributes["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning_tokens
-    if view.capture and record.reply is not None:
-        attributes.update(contents.replied(record.reply, view))
-    return _failed(_known(attributes), record.error, view)
+    if view.capture and record.op.answer is not None:
+        attributes.update(contents.replied(record.op.answer, view))
+    return Over(_known(attributes), record.error_class, _words(record.op, view))
 
 
 def _tool_began(record: ToolStarted, view: View) -> Begun:
     attributes = _tool(record.tool, record.call_id, record.op)
     if view.capture:
-        attributes.update(contents.called(record.call, view))
+        attributes.update(contents.called(record.op.said, view))
     return Begun("tool", f"execute_tool {record.tool}", attributes)
 
 
@@ -246,8 +236,8 @@ def tool_unrun(record: ToolEnded, view: View) -> Begun:
 
 def _tool_over(record: ToolEnded, view: View) -> Over:
     attributes: Attributes = {"isthmus.outcome": record.outcome}
-    if view.capture and record.content is not None:
-        attributes.update(contents.returned(record.content, view))
+    if view.capture and record.op is not None and record.op.answer is not None:
+        attributes.update(contents.returned(record.op.answer, view))
     return Over(attributes, None if record.outcome in _FINE else record.outcome)
 
 

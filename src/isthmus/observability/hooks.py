@@ -53,16 +53,14 @@ class ModelStarted:
         streamed: whether the reply was asked for piece by piece.
         address: the base URL of requests, without secrets; "" where there is none.
         max_tokens: the ceiling of the reply; None where nobody set one.
-        request: the `GenerateContext`.
     """
 
-    op: Operation
+    op: Operation = field(repr=False, compare=False)
     provider: str
     model: str
     streamed: bool
     address: str = ""
     max_tokens: int | None = None
-    request: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,21 +75,21 @@ class ModelEnded:
         finish: how the reply ended.
         raw_reason: the provider's own word for it.
         usage: the tokens, as far as they are known.
-        error: why it failed.
-        reply: the `StepResult` as far as it came, if anybody wants contents.
+        error_class: the class of its failure.
+        status: its HTTP status.
         reply_id: the provider's id of the reply.
         reply_model: the model that answered, as the provider says.
     """
 
-    op: Operation
+    op: Operation = field(repr=False, compare=False)
     outcome: str
     seconds: float
     first: float | None = None
     finish: str | None = None
     raw_reason: str | None = None
     usage: Any = None
-    error: BaseException | None = None
-    reply: Any = field(default=None, repr=False, compare=False)
+    error_class: str | None = None
+    status: int | None = None
     reply_id: str | None = None
     reply_model: str | None = None
 
@@ -100,10 +98,9 @@ class ModelEnded:
 class ToolStarted:
     """The handler of a tool is about to run."""
 
-    op: Operation
+    op: Operation = field(repr=False, compare=False)
     tool: str
     call_id: str
-    call: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +115,6 @@ class ToolEnded:
     seconds: float
     outcome: str
     op: Operation | None = field(default=None, repr=False, compare=False)
-    content: Any = field(default=None, repr=False, compare=False)
 
 
 class ChainEventType(StrEnum):
@@ -226,7 +222,7 @@ class ChainEvent:
 class TurnStarted:
     """An agent's run begins."""
 
-    op: Operation
+    op: Operation = field(repr=False, compare=False)
     agent: str
     run_id: str
 
@@ -244,7 +240,7 @@ class TurnEnded:
     usage: Any = None
     cost: Decimal | None = None
     op: Operation | None = field(default=None, repr=False, compare=False)
-    error: BaseException | None = field(default=None, repr=False, compare=False)
+    error_class: str | None = None
 
 
 Record: TypeAlias = (
@@ -289,6 +285,14 @@ def sink(sink: Sink) -> Iterator[None]:
 def listening() -> bool:
     """Whether anybody listens, for callers that would rather not build a record."""
     return bool(_sinks)
+
+
+def error_type(error: BaseException) -> str:
+    """The class of a failure: that of the library's own tree, else the exception's; "timeout" for a wait too long."""
+    known = getattr(error, "error_class", None)
+    if known is not None:
+        return str(known)
+    return "timeout" if isinstance(error, TimeoutError) else type(error).__qualname__
 
 
 def emit(record: Record) -> None:

@@ -27,8 +27,8 @@ from opentelemetry.trace import Span, SpanKind, StatusCode
 
 from isthmus.observability.config import Telemetry
 from isthmus.observability.contents import View
-from isthmus.observability.facts import Begun, Over, begun, error_type, happened, over, tool_unrun
-from isthmus.observability.hooks import ChainEvent, ChainEventType, ModelEnded, Record, ToolEnded, TurnEnded
+from isthmus.observability.facts import Begun, Over, begun, happened, over, tool_unrun
+from isthmus.observability.hooks import ChainEvent, ChainEventType, ModelEnded, Record, ToolEnded, TurnEnded, error_type
 from isthmus.observability.scope import Operation
 from isthmus.version import __version__
 

@@ -71,10 +71,27 @@ class Operation:
         over: whether it has ended.
         wraps: whether another model call was made inside it, to which the tokens belong.
         reply: the id and the model of a reply, as soon as its first bytes tell them.
+        said: what was said to begin it: a `GenerateContext`, a `Call`; only until it has ended, like the next two.
+        answer: what came of it, if anybody wants contents: a `StepResult`, or the content of a tool's result.
+        error: why it failed.
         held: what each sink keeps of it, by sink.
     """
 
-    __slots__ = ("__weakref__", "conversation", "held", "id", "origin", "over", "parent", "reply", "subject", "wraps")
+    __slots__ = (
+        "__weakref__",
+        "answer",
+        "conversation",
+        "error",
+        "held",
+        "id",
+        "origin",
+        "over",
+        "parent",
+        "reply",
+        "said",
+        "subject",
+        "wraps",
+    )
 
     def __init__(self, subject: Any = None, parent: Operation | None = None) -> None:
         self.id = next(_numbers)
@@ -85,10 +102,21 @@ class Operation:
         self.over = False
         self.wraps = False
         self.reply: tuple[str | None, str | None] = (None, None)
+        self.said: Any = None
+        self.answer: Any = None
+        self.error: BaseException | None = None
         self.held: dict[Any, Any] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Operation:
+        # It is an identity: a copy of a record is about the same thing.
+        return self
 
     def __repr__(self) -> str:
         return f"Operation({self.id})"
+
+    def forget(self) -> None:
+        """It has ended, and everybody was told: let go of what was said."""
+        self.said = self.answer = self.error = self.subject = None
 
     @property
     def root(self) -> Operation:
