@@ -29,7 +29,9 @@ def place(name: str) -> tuple[int, str]:
         return 8, "door"
     top, sub = parts[0], parts[1] if len(parts) > 1 else ""
     if top == "observability":
-        shared = dict.fromkeys(("background", "config", "contents", "facts", "hooks", "scope"), (1, "hooks"))
+        shared = dict.fromkeys(
+            ("background", "catalogue", "config", "contents", "facts", "hooks", "scope"), (1, "hooks")
+        )
         # What `[telemetry]` says is composed where all else is.
         return {"": (8, "door"), "configured": (6, "build"), **shared}.get(sub, (2, f"observability.{sub}"))
     if top == "adapters":
