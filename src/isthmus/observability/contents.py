@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from isthmus.secret import HIDDEN, names_secret, redact
@@ -25,9 +26,19 @@ CONTENT = frozenset(
     }
 )
 """The attributes that hold what was said."""
+OWN = frozenset(
+    {
+        *("gen_ai.operation.name", "gen_ai.tool.type", "gen_ai.output.type", "gen_ai.conversation.id"),
+        *("isthmus.outcome", "isthmus.finish", "isthmus.next"),
+    }
+)
+"""The attributes that hold nothing but words of this library."""
 MOST_CHARS = 4000
 """The most characters of an attribute that an adapter sets."""
 _CUT = "…"
+
+
+_secret = lru_cache(1024)(names_secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +58,7 @@ class View:
 
     def text(self, name: str, text: str) -> str:
         """A text without keys, cut to size."""
-        if names_secret(name):
+        if _secret(name):
             return HIDDEN
         return cut(redact(text), self.limit if name in CONTENT else MOST_CHARS)
 
@@ -57,8 +68,10 @@ class View:
         for name, value in attributes.items():
             if name in CONTENT and not self.capture:
                 continue
-            if isinstance(value, str):
-                value = self._hooked(name, self.text(name, value))
+            if type(value) is str:
+                # Words of our own need no look, unless somebody wants one.
+                if name not in OWN or self.redact is not None:
+                    value = self._hooked(name, self.text(name, value))
             elif isinstance(value, list | tuple):
                 texts = [self._hooked(name, self.text(name, v)) if isinstance(v, str) else v for v in value]
                 value = [each for each in texts if each is not None]
