@@ -12,7 +12,7 @@ import msgspec
 
 from isthmus.errors import TierError, UnclassifiedError
 from isthmus.models.contract import GenerateContext
-from isthmus.models.events import EVENT_TYPES, Finish, Native, StepResult, Text
+from isthmus.models.events import EVENT_TYPES, Finish, Native, StepResult, Text, Usage
 from isthmus.models.fold import Fold, close, iterate
 from isthmus.models.normalise import to_event
 from isthmus.models.stream import CLOSED, Interruption
@@ -79,6 +79,18 @@ def _new(adapter: Any) -> Operation | None:
     return Operation(adapter)
 
 
+def _facts(adapter: Any, ctx: GenerateContext) -> dict[str, Any]:
+    """What a stranger's adapter says of itself; a property of it that fails is not the call's failure."""
+    try:
+        provider, model = _names(adapter, str(getattr(adapter, "id", None) or type(adapter).__name__))
+        address, own = getattr(adapter, "base_url", None), getattr(adapter, "max_tokens", None)
+    except Exception:
+        return {"provider": "", "model": ""}
+    ceiling = ctx.max_output_tokens or (own if isinstance(own, int) else None)
+    shown = clean_url(address) if isinstance(address, str) else ""
+    return {"provider": provider, "model": model, "address": shown, "max_tokens": ceiling or None}
+
+
 class _Heard:
     """One call as it proceeds."""
 
@@ -97,9 +109,6 @@ class _Heard:
 
     def begin(self, *, streamed: bool) -> None:
         """Tell that it begins."""
-        adapter = self._adapter
-        provider, model = _names(adapter, str(getattr(adapter, "id", None) or type(adapter).__name__))
-        address = getattr(adapter, "base_url", None)
         above = self.op.parent
         while above is not None:
             above.wraps = True
@@ -108,16 +117,7 @@ class _Heard:
             self._fold = Fold()
         self._begun = monotonic()
         self.op.said = self._ctx
-        hooks.emit(
-            hooks.ModelStarted(
-                op=self.op,
-                provider=provider,
-                model=model,
-                streamed=streamed,
-                address=clean_url(address) if isinstance(address, str) else "",
-                max_tokens=self._ctx.max_output_tokens or getattr(adapter, "max_tokens", None) or None,
-            )
-        )
+        hooks.emit(hooks.ModelStarted(op=self.op, streamed=streamed, **_facts(self._adapter, self._ctx)))
         # What is kept of a call that is read slowly is small.
         self._adapter = None
         self.op.said, self._ctx = None, _EMPTY
@@ -125,7 +125,7 @@ class _Heard:
     def seen(self, event: Any) -> None:
         """Take what is no plain text that follows another."""
         kind = event.get("type") if isinstance(event, Mapping) else getattr(event, "type", None)
-        if self.first is None and kind in ("text", "call"):
+        if self.first is None and (kind == "call" or (kind == "text" and _said(event))):
             self.first = monotonic() - self._begun
         if kind == "finish":
             # What the author still does is not the reply's, but is still done inside it.
@@ -147,10 +147,7 @@ class _Heard:
         self.op.over = True
         outcome, error, end = self._outcome()
         usage = getattr(error, "usage", None) if end is None else end.usage
-        self.op.error, reply = error, self.reply
-        if reply is None and self._fold is not None:
-            reply = self._fold.failed(UnclassifiedError("")) if self._fold.finish is None else self._fold.result()
-        self.op.answer = reply if contents_wanted() else None
+        self.op.error, self.op.answer = error, self._answer()
         reply_id, reply_model = self.op.reply
         if reply_id is None and end is not None and end.native is not None and end.native.event_type == "message":
             reply_id, reply_model = _identity(end.native)
@@ -162,7 +159,7 @@ class _Heard:
                 first=self.first,
                 finish=None if end is None else str(end.finish),
                 raw_reason=None if end is None else end.raw_reason,
-                usage=usage,
+                usage=usage if isinstance(usage, Usage) else None,
                 error_class=None if error is None else hooks.error_type(error),
                 status=getattr(error, "status", None),
                 reply_id=reply_id,
@@ -172,6 +169,15 @@ class _Heard:
         # An error holds the frames that hold this.
         self.op.forget()
         self.error = self.reply = None
+
+    def _answer(self) -> StepResult | None:
+        """The reply as far as it came, if anybody wants it."""
+        if not contents_wanted() or self._fold is None:
+            return self.reply if contents_wanted() else None
+        try:
+            return self._fold.failed(UnclassifiedError("")) if self._fold.finish is None else self._fold.result()
+        except (TierError, ValueError, TypeError):
+            return None
 
     def _outcome(self) -> tuple[str, BaseException | None, Finish | None]:
         end, error = self.finish, self.error
@@ -187,6 +193,10 @@ class _Heard:
         return "error", error, None
 
 
+def _said(event: Any) -> Any:
+    return event.get("text") if isinstance(event, Mapping) else getattr(event, "text", None)
+
+
 def _read(event: Any) -> Finish | None:
     """The finish that an author spelled in his own way."""
     try:
@@ -198,7 +208,10 @@ def _read(event: Any) -> Finish | None:
 
 def _identity(native: Native) -> tuple[str | None, str | None]:
     """The id and the model that a reply's own form names."""
-    payload = native.payload
+    try:
+        payload = native.payload
+    except (ValueError, RecursionError):
+        return None, None
     return _texts(payload) if isinstance(payload, dict) else (None, None)
 
 

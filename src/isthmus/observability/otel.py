@@ -121,7 +121,11 @@ class OtelSink:
         if opened is not None:
             self._begin(op, opened)
             return
-        closed = over(record, self._view)
+        try:
+            closed = over(record, self._view)
+        except Exception:
+            # What it said cannot be read; it is over all the same.
+            closed = Over({})
         if closed is not None:
             if type(record) is TurnEnded and self not in op.held:
                 # It was stopped before it began.
