@@ -46,8 +46,11 @@ def exported(server: Any, **config: Any) -> list[str]:
     return sent(server)
 
 
-def test_certificates_are_checked_and_ours_is_shown(tmp_path: Path) -> None:
+def test_certificates_are_checked_and_ours_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `ca_bundle` a private collector is trusted, with `client_cert` it knows us; without them nothing arrives."""
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        # To the HTTP library of the exporter these mean more than what it is told.
+        monkeypatch.delenv(name, raising=False)
     authority = trustme.CA()
     names = {"ca": tmp_path / "ca.pem", "cert": tmp_path / "cert.pem", "key": tmp_path / "key.pem"}
     authority.cert_pem.write_to_path(str(names["ca"]))
