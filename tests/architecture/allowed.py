@@ -13,7 +13,9 @@ _RANK0 = {
     "isthmus.wire.partial_json",
     "isthmus.wire.retryafter",
 }
-_BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
+_BASE = {
+    *("base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "observed", "render", "views"),
+}
 _SHARED = {"bodies", "classify", "drive", "endpoint", "openai_chat", "anthropic"}
 _TOP = ("console", "studio", "bulk")
 
@@ -27,7 +29,11 @@ def place(name: str) -> tuple[int, str]:
         return 8, "door"
     top, sub = parts[0], parts[1] if len(parts) > 1 else ""
     if top == "observability":
-        return {"": (8, "door"), "hooks": (1, "hooks")}.get(sub, (2, f"observability.{sub}"))
+        shared = dict.fromkeys(
+            ("background", "catalogue", "config", "contents", "facts", "hooks", "scope"), (1, "hooks")
+        )
+        # What `[telemetry]` says is composed where all else is.
+        return {"": (8, "door"), "configured": (6, "build"), **shared}.get(sub, (2, f"observability.{sub}"))
     if top == "adapters":
         if sub in ("", *_BASE):
             return 2, "adapters"
@@ -152,9 +158,15 @@ BOUNDARIES = {
     "isthmus.models.stream",
     "isthmus.models.executor",
     "isthmus.models.handlers",
+    "isthmus.observability",
+    "isthmus.observability.background",
+    "isthmus.observability.contents",
+    "isthmus.observability.enrich",
     "isthmus.observability.hooks",
     "isthmus.harness.mcplink",
     "isthmus.harness.mcpopen",
+    "isthmus.observability.otel",
+    "isthmus.adapters.observed",
     "isthmus.chain.chain",
     "isthmus.chain.context",
     "isthmus.chain.markers",

@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 from isthmus.adapters.base import ModelAdapter
 from isthmus.adapters.bodies import first_bytes, is_document, too_large
 from isthmus.adapters.codec import Codec, Decoder, Reply, Request, Transport
+from isthmus.adapters.observed import told
 from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError
 from isthmus.models.batches import Batches
 from isthmus.models.contract import GenerateContext
@@ -149,10 +150,10 @@ class WireAdapter(ModelAdapter):
             async with await self._exchange(request, refresh=last) as reply:
                 if not await self._accepted(reply, request, last=last):
                     continue
-                chunks = reply.chunks()
+                chunks, kind = reply.chunks(), _Reading
                 if hooks.listening():
-                    chunks = self._heard(chunks, self._url(request))
-                reading = _Reading(self.codec, request, reply=reply, chunks=chunks, secrets=self.keys.secrets)
+                    chunks, kind = self._heard(chunks, self._url(request)), _HeardReading
+                reading = kind(self.codec, request, reply=reply, chunks=chunks, secrets=self.keys.secrets)
                 reading.limit = self.max_reply_bytes
                 # A body may be large, and a reply take long.
                 del request
@@ -355,6 +356,25 @@ class _Reading:
         error.body = redact(error.body, secrets) if error.body else error.body
         error.code = redact(error.code, secrets) if error.code else error.code
         return error
+
+
+_MOST_ASKED = 8
+
+
+class _HeardReading(_Reading):
+    """The same for those who listen: the reply's id and model are taken out of its first frames."""
+
+    __slots__ = ("_asked",)
+
+    async def frames(self) -> Iterable[Frame] | None:
+        frames = await super().frames()
+        asked = getattr(self, "_asked", 0)
+        if frames is None or asked >= _MOST_ASKED:
+            return frames
+        read = list(frames)
+        known = any(told(frame.data) for frame in read[:_MOST_ASKED])
+        self._asked = _MOST_ASKED if known else asked + len(read)
+        return read
 
 
 def no_json_form(error: Exception) -> InvalidRequestError:

@@ -20,6 +20,7 @@ from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, Event, Finish, FinishReason, Reasoning, Reset, Text, framed, tried
 from isthmus.models.normalise import to_event
 from isthmus.models.stream import DEADLINE
+from isthmus.observability.scope import Operation
 
 
 class ChainCall:
@@ -110,6 +111,11 @@ class ChainCall:
         """What takes the markers out of this reply; None where there are none."""
         markers = self.setup.markers
         return None if markers is None else markers(self._tell.tell)
+
+    @property
+    def attempt(self) -> Operation | None:
+        """The try that is under way, for those who listen; None where nobody does."""
+        return self._tell.attempt
 
     def due(self) -> list[Event]:
         """The events that the chain itself has to say now."""

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
 
+from isthmus.adapters.base import is_heard, observed
 from isthmus.chain.budget import Account, Budget, Spending
 from isthmus.chain.call import ChainCall
 from isthmus.chain.ledger import Attempt, Run
@@ -22,6 +23,7 @@ from isthmus.models.events import Event, Finish, Reasoning, StepResult, Text
 from isthmus.models.fold import classify, close, iterate, uninvited
 from isthmus.models.normalise import to_step_result
 from isthmus.models.stream import UNTIMED, EventStream, Watchdog
+from isthmus.observability.scope import under
 
 _log = logging.getLogger("isthmus.chain")
 _TIMEOUTS = Timeouts()
@@ -277,13 +279,31 @@ async def _open(call: ChainCall, watch: Watchdog) -> AsyncIterator[Any]:
     adapter = call.member.adapter
     watch.restart(call.setup.timeouts or getattr(adapter, "timeouts", None) or _TIMEOUTS, call.left())
     target = await call.run.target(call.index, adapter)
-    if isinstance(target, Chain):
-        # It restarts the watchdog for each of its own tries.
-        return target._events(ctx, watch, call)
+    with under(call.attempt):
+        if isinstance(target, Chain):
+            # It restarts the watchdog for each of its own tries.
+            return target._events(ctx, watch, call)
+        if call.attempt is None or is_heard(target):
+            return _asked(target, ctx)
+        begun: AsyncIterator[Any] = observed(_later(target, ctx), target, ctx=ctx)
+        return begun
+
+
+def _asked(target: Any, ctx: GenerateContext) -> AsyncIterator[Any]:
     stream = getattr(target, "stream", None)
     source = EventStream.bare(stream(ctx)) if callable(stream) else _whole(target.generate, ctx)
     begun: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
     return begun
+
+
+async def _later(target: Any, ctx: GenerateContext) -> AsyncIterator[Any]:
+    """The same, asked with the first step: what a plain function does at once is part of the call too."""
+    inner = _asked(target, ctx)
+    try:
+        async for event in inner:
+            yield event
+    finally:
+        await close(inner)
 
 
 async def _whole(generate: Any, ctx: GenerateContext) -> AsyncIterator[Event]:

@@ -13,6 +13,7 @@ from isthmus.errors import CutReason, TierError
 from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew
 from isthmus.harness.effects import CallModel
+from isthmus.harness.observed import started
 from isthmus.harness.run import AgentEvent, Begun, Run, raise_failure
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.state import RunState
@@ -37,6 +38,7 @@ async def drive(
         if kept is not None:
             await kept.begin(run)
             watch.task = asyncio.current_task(loop)
+        started(run.op, run.context)
         if run.crew is not None:
             await run.crew.begin(run.state)
         async with model.open_run() as active:

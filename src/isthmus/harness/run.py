@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace as changed
@@ -29,6 +29,7 @@ from isthmus.harness.effects import (
 )
 from isthmus.harness.loop import Next, advance
 from isthmus.harness.loopstate import LoopState
+from isthmus.harness.observed import answered, around_tools, begun, ended
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.passage import Passage
 from isthmus.harness.result import RunResult
@@ -38,7 +39,7 @@ from isthmus.models.events import Call, Event, FinishReason, Reset, StepResult
 from isthmus.models.executor import ToolExecutor, ToolResult
 from isthmus.models.stream import EventStream
 from isthmus.models.tools import ToolExecutionContext
-from isthmus.observability import hooks
+from isthmus.observability.scope import Operation, under
 
 AgentEvent: TypeAlias = Event | ToolResult
 
@@ -112,6 +113,7 @@ class Run:
     before: int = 0
     tries: int = 0
     announced: CallModel | None = None
+    op: Operation | None = field(default_factory=begun)
 
     @classmethod
     def of(cls, begun: Begun, before: RunState, *, runner: Runner | None) -> Run:
@@ -147,7 +149,8 @@ class Run:
     def call(self, model: Any, effect: CallModel) -> tuple[EventStream, Passage]:
         """Begin a model call."""
         self.tries = len(getattr(model, "attempts", ()))
-        stream = model.stream(effect.ctx)
+        with under(self.op):
+            stream = model.stream(effect.ctx)
         self.reading = stream if isinstance(stream, EventStream) else EventStream(stream)
         self.passage = Passage(effect)
         return self.reading, self.passage
@@ -205,18 +208,7 @@ class Run:
             return
         self.concluded = True
         self.outcome = outcome = replace(outcome, attempts=getattr(self.active, "attempts", ())[self.before :])
-        hooks.emit(
-            hooks.TurnEnded(
-                agent=self.context.agent_name or "",
-                run_id=self.context.run_id or "",
-                outcome=outcome.outcome,
-                reason=outcome.reason,
-                steps=outcome.steps,
-                tier=outcome.tier,
-                usage=outcome.usage,
-                cost=outcome.cost,
-            )
-        )
+        ended(self.op, self.context, outcome=outcome)
 
     def _hear(self, step: StepResult | None) -> None:
         if self.crew is not None:
@@ -243,7 +235,7 @@ class Run:
 
     async def _run_tools(self, effect: RunTools) -> AsyncGenerator[AgentEvent | RunEvent, None]:
         calls = {call.call_id or "": call for call in effect.calls}
-        results = ToolExecutor().results(
+        results = ToolExecutor(around=around_tools(self.op)).results(
             effect.calls, tools=effect.tools, context=self.context, used=effect.used, on_tool_start=self._starts
         )
         mailbox = None if self.crew is None else self.crew.mailbox
@@ -257,9 +249,7 @@ class Run:
 
     async def _answered(self, call: Call, result: ToolResult) -> None:
         self.results = (*self.results, result)
-        hooks.emit(
-            hooks.ToolEnded(tool=result.tool, call_id=result.call_id, seconds=result.seconds, outcome=result.outcome)
-        )
+        answered(self.op, result)
         if self.crew is not None:
             await self.crew.tool_ends(call, result)
 

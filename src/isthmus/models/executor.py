@@ -6,7 +6,7 @@ Nothing that a tool does ends a run: only cancellation passes through. Knows not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from inspect import isawaitable
@@ -26,6 +26,7 @@ from isthmus.models.results import ToolError, ToolFailure, result_content, shown
 from isthmus.models.tools import Tool, ToolExecutionContext, Tools
 from isthmus.secret import redact
 
+Around: TypeAlias = Callable[[Call, Callable[[], "Awaitable[ToolResult]"]], "Awaitable[ToolResult]"]
 Contexts: TypeAlias = ToolExecutionContext | Mapping[str, ToolExecutionContext]
 _RAN = frozenset({"ok", "error", "timeout", "cancelled"})
 
@@ -79,6 +80,7 @@ class _Batch:
     started: Callable[[Call], Any] | None
     ended: Callable[[Call, Any], Any] | None
     stop: CancellationToken
+    around: Around | None
 
     async def tell(self, told: Callable[..., Any] | None, *what: Any) -> None:
         """Call back, sync or async."""
@@ -92,10 +94,12 @@ class ToolExecutor:
 
     Args:
         adapter: makes the messages that `execute` returns; None makes those of Chat Completions, the neutral history.
+        around: given each call that may run and what runs it; returns what that returns. None runs it as it is.
     """
 
-    def __init__(self, adapter: ToolOutputAdapter | None = None) -> None:
+    def __init__(self, adapter: ToolOutputAdapter | None = None, *, around: Around | None = None) -> None:
         self._adapter = adapter or ChatCompletionsOutputAdapter()
+        self._around = around
 
     async def execute(
         self,
@@ -163,7 +167,11 @@ class ToolExecutor:
             used: how often each tool has run in this run before, for `tool_call_limits`.
         """
         batch = _Batch(
-            tools=tools, started=on_tool_start, ended=on_tool_end, stop=cancellation_token or CancellationToken()
+            tools=tools,
+            started=on_tool_start,
+            ended=on_tool_end,
+            stop=cancellation_token or CancellationToken(),
+            around=self._around,
         )
         plan = _plan(batch.tools, calls, context, used=dict(used or {}))
         if not tools.parallel_tool_calls or len(plan) == 1:
@@ -232,6 +240,12 @@ def _context(call: Call, context: Contexts | None) -> ToolExecutionContext:
 
 
 async def _run(batch: _Batch, item: _Ready) -> ToolResult:
+    if batch.around is None:
+        return await _ran(batch, item)
+    return await batch.around(item.call, lambda: _ran(batch, item))
+
+
+async def _ran(batch: _Batch, item: _Ready) -> ToolResult:
     began = monotonic()
     if batch.stop.cancelled:
         return _answer(item.call, f"Error: Tool {item.tool.name!r} was not run: the run was cancelled.", "not-executed")
