@@ -103,6 +103,7 @@ class Run:
         steps: how many calls were made.
         attempts: every try, in order.
         number: unique in the process.
+        active: what is called, or was called last: a tier, or the run of one.
     """
 
     scoped: bool = False
@@ -112,6 +113,7 @@ class Run:
     steps: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     number: int = field(default_factory=lambda: next(_numbers))
+    active: Any = None
     _targets: dict[int, Any] = field(default_factory=dict)
     _stack: AsyncExitStack | None = None
     _lock: asyncio.Lock | None = None

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, get_args
 
 import msgspec
 
 from isthmus.errors import TierError
+from isthmus.models.aside import Aside
 from isthmus.models.jsontext import dumps, loads, utf8
 from isthmus.wire.frame import Frame
 
@@ -299,10 +300,10 @@ class Finish(msgspec.Struct, _BothSlots, frozen=True, tag_field="type", tag="fin
 
 ModelEvent: TypeAlias = Text | Call
 StreamEvent: TypeAlias = Text | Call | Finish
-SideEvent: TypeAlias = Reasoning | CallDelta | Native | Marker | Reset
-Event: TypeAlias = Text | Call | Finish | Reasoning | CallDelta | Native | Marker | Reset
+SideEvent: TypeAlias = Reasoning | CallDelta | Native | Marker | Reset | Aside
+Event: TypeAlias = StreamEvent | SideEvent
 
-EVENT_TYPES: frozenset[type] = frozenset({Text, Call, Finish, Reasoning, CallDelta, Native, Marker, Reset})
+EVENT_TYPES: frozenset[type] = frozenset(get_args(Event))
 
 
 def framed(event: Any, frame: Frame | None) -> Any:
@@ -343,9 +344,8 @@ class StepResult(msgspec.Struct, _AttemptsSlot, frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("events", "native", "notes"):
-            value = getattr(self, name)
-            if type(value) is not tuple:
-                msgspec.structs.force_setattr(self, name, tuple(value))
+            if type(getattr(self, name)) is not tuple:
+                msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))
 
     @property
     def text(self) -> str:
@@ -384,12 +384,11 @@ def event_to_dict(event: Event) -> Mapping[str, Any]:
     """One event as plain JSON values, `type` first and absent fields left out."""
     if isinstance(event, Native):
         return {"type": "native", "provider": event.provider, "event_type": event.event_type, "payload": event.payload}
-    shown: dict[str, Any] = {"type": event.type}
-    for name in event.__struct_fields__:
-        value = getattr(event, name)
-        if value is not None and value != ():
-            shown[name] = _plain(value)
-    return shown
+    if isinstance(event, Aside):
+        return {"type": "aside", **event.to_dict()}
+    values = {name: getattr(event, name) for name in event.__struct_fields__}
+    shown = {name: _plain(value) for name, value in values.items() if value is not None and value != ()}
+    return {"type": event.type, **shown}
 
 
 def _plain(value: Any) -> Any:
