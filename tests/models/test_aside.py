@@ -20,8 +20,6 @@ async def test_asides_change_nothing() -> None:
 
 
 def test_an_aside_as_json_leaves_the_providers_form_out() -> None:
-    """What the provider sent may be large, or have no JSON form; the frame itself stays reachable."""
-    aside = Aside(EVENT)
-    assert event_to_dict(aside) == {"type": "aside", "kind": "provider", "provider_event_type": "response.created"}
-    assert aside.raw == EVENT.raw
-    assert Aside(ModelStreamEvent(kind="provider", raw=object())).raw is None
+    """What the provider sent may be large, or have no JSON form."""
+    shown = {"type": "aside", "kind": "provider", "provider_event_type": "response.created"}
+    assert event_to_dict(Aside(EVENT)) == shown

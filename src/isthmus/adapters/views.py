@@ -371,7 +371,7 @@ def from_model_event(event: Any) -> Event:
     """
     made = _shown(event)
     raw = getattr(event, "raw", None)
-    return framed(made, raw) if isinstance(raw, Frame) and not isinstance(made, Aside) else made
+    return framed(made, raw) if isinstance(raw, Frame) else made  # type: ignore[no-any-return]
 
 
 def _shown(event: Any) -> Event:

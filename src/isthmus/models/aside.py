@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from isthmus.wire.frame import Frame
+from isthmus.models.rawslot import RawSlot
 
 
-class Aside(msgspec.Struct, frozen=True, tag_field="type", tag="aside"):
+class Aside(msgspec.Struct, RawSlot, frozen=True, tag_field="type", tag="aside"):
     """A side event that carries an event of the model face through streams of the step face, as it is.
 
     It is made of a "provider" event, and of a "completed" one that says how the reply is continued. Leaving it out
@@ -21,12 +21,6 @@ class Aside(msgspec.Struct, frozen=True, tag_field="type", tag="aside"):
 
     type: ClassVar[str] = "aside"
     event: Any
-
-    @property
-    def raw(self) -> Frame | None:
-        """The undecoded frame behind it, where there was one."""
-        raw = self.event.raw
-        return raw if isinstance(raw, Frame) else None
 
     def to_dict(self) -> dict[str, Any]:
         """The event as plain JSON values, without the provider's own form of it."""

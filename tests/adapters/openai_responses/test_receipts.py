@@ -327,6 +327,29 @@ async def test_a_successor_can_be_steered_before_anybody_reads_it() -> None:
     assert talk.history.count(FOCUS) == 2
 
 
+async def test_an_input_that_came_too_late_for_the_successor_is_not_in_it() -> None:
+    """One is applied by the successor; the other, sent at the same time, is refused while that one runs."""
+
+    async def play(peer: Peer) -> None:
+        await peer.hear()
+        await peer.begin("r1")
+        await peer.hear("response.steer")
+        await peer.hear("response.steer")
+        await peer.accept("st1")
+        await peer.end("steered")
+        await peer.begin("r2", "r1")
+        await peer.refuse("response_not_active", "Late", into="r1")
+        await peer.text("Done")
+        await peer.end()
+
+    async with live_server(play) as server, live_client(server) as model, model.open_run() as run:
+        talk, steer = Talk(run), Steerer(run, "Focus", "Late")
+        first = await talk.turn(on("response.created", steer))
+        assert (first.input_messages, steer.statuses) == ([FOCUS], ["applied", "submitted"])
+        assert (await talk.turn()).continuation is None
+    assert steer.statuses == ["applied", "failed"]
+
+
 @pytest.mark.parametrize("after", [None, "r0", "r2"])
 async def test_a_wrong_successor_fails_the_reply(after: str | None) -> None:
     """One that goes on from something else, or from nothing: its input would be lost or applied twice."""
