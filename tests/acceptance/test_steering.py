@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from isthmus.chain import define_chain
+from isthmus.adapters.base import as_adapter
+from isthmus.chain import RetryPolicy, define_chain
+from isthmus.conformance import faulty
 from isthmus.conformance.live import Peer, live_server
+from isthmus.errors import TransientError
 from isthmus.harness import AgentDescriptor
 from isthmus.harness.agents import DefaultAgent
 from isthmus.models import SteeringReceipt
@@ -89,6 +92,19 @@ async def test_a_connection_lost_before_content_falls_back() -> None:
             assert [event.type for event in events if event.type != "text"][:2] == ["aside", "reset"]
             assert (await run.generate(GenerateContext(messages=(USER,)))).text == "From b"
     assert len(server.peers) == 1
+
+
+async def test_a_steered_reply_goes_on_at_the_tier_that_served_it() -> None:
+    """Also in a chain that begins each call with its first tier, which is well again by then."""
+    first = PlayTier("a", [TransientError("busy")], [Text("From a"), Finish("stop")])
+    async with live_server(steered) as server, live_client(server) as model:
+        tiers = [first, faulty(as_adapter(model), [])]
+        chain = define_chain(id="two", tiers=tiers, sticky="none", retry=RetryPolicy(max_retries=0))
+        async with chain.open_run() as run:
+            reply, shown = await asides(run.stream(GenerateContext(messages=(USER,))), lambda: run.steer("Focus"))
+            history = (USER, assistant_message(reply), *shown[-1].input_messages)
+            assert (await run.generate(GenerateContext(messages=history))).text == "At home"
+            assert (await run.generate(GenerateContext(messages=(USER,)))).text == "From a"
 
 
 async def test_an_agent_shows_the_providers_events() -> None:

@@ -371,7 +371,7 @@ def from_model_event(event: Any) -> Event:
     """
     made = _shown(event)
     raw = getattr(event, "raw", None)
-    return framed(made, raw) if isinstance(raw, Frame) else made  # type: ignore[no-any-return]
+    return framed(made, raw) if isinstance(raw, Frame) else made
 
 
 def _shown(event: Any) -> Event:
