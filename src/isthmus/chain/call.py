@@ -16,6 +16,7 @@ from isthmus.chain.seams import Drain, Rendered, Renderer
 from isthmus.chain.setup import Setup, needs, require
 from isthmus.chain.trying import End, Try
 from isthmus.errors import ChainCut, ChainExhausted, CutReason, ProtocolError, TierError
+from isthmus.models.aside import Aside
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, Event, Finish, FinishReason, Reasoning, Reset, Text, framed, tried
 from isthmus.models.normalise import to_event
@@ -54,7 +55,8 @@ class ChainCall:
 
     def __init__(self, setup: Setup, run: Run, *, ctx: GenerateContext, outer: ChainCall | None = None) -> None:
         order = range(len(setup.members))
-        first = run.start if setup.sticky else 0
+        first = run.start if setup.sticky or run.held else 0
+        run.held = False
         self.setup = setup
         self.run = run
         self.ctx = ctx
@@ -226,7 +228,9 @@ class ChainCall:
             self.commit()
         else:
             trying.shown = not isinstance(event, Reset)
-            if isinstance(event, Reasoning):
+            if isinstance(event, Aside):
+                self.run.held = self.run.held or event.event.continuation is not None
+            elif isinstance(event, Reasoning):
                 trying.written += len(event.text)
         return event
 

@@ -22,6 +22,7 @@ from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, Finish, Reasoning, StepResult, Text
 from isthmus.models.fold import classify, close, iterate, uninvited
 from isthmus.models.normalise import to_step_result
+from isthmus.models.steering import Steerable, SteeringInput, SteeringReceipt
 from isthmus.models.stream import UNTIMED, EventStream, Watchdog
 from isthmus.observability.scope import under
 
@@ -162,6 +163,18 @@ class Chain:
         finally:
             await run.aclose()
 
+    async def steer(self, steering: SteeringInput) -> SteeringReceipt:
+        """Within a run: send input into the reply of the tier at work.
+
+        Raises:
+            RuntimeError: no tier is at work, or it has no reply under way.
+            NotImplementedError: it cannot be steered.
+        """
+        active = None if self._run is None else self._run.active
+        if not isinstance(active, Steerable):
+            raise RuntimeError("This run has no active steering channel.")
+        return await active.steer(steering)
+
     async def aclose(self) -> None:
         """Close its tiers; a run's copy closes only what the run opened."""
         if self._run is not None:
@@ -278,7 +291,7 @@ async def _open(call: ChainCall, watch: Watchdog) -> AsyncIterator[Any]:
     ctx = call.trying.ctx
     adapter = call.member.adapter
     watch.restart(call.setup.timeouts or getattr(adapter, "timeouts", None) or _TIMEOUTS, call.left())
-    target = await call.run.target(call.index, adapter)
+    target = call.run.active = await call.run.target(call.index, adapter)
     with under(call.attempt):
         if isinstance(target, Chain):
             # It restarts the watchdog for each of its own tries.

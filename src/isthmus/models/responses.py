@@ -213,7 +213,7 @@ class ModelStreamEvent(msgspec.Struct, kw_only=True):
         async_tool_call: a whole call that may run while the reply goes on.
         required_tool_call_ids: the calls whose results an explicit continuation must bring.
         input_messages: messages that joined the transcript with the continuation.
-        steering: copies of the receipts that this event changed.
+        steering: copies of the receipts that this event is about.
     """
 
     kind: Kind

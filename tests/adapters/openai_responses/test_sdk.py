@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from isthmus.adapters.openai_responses.sdk import Connection, explain, load_sdk, sdk_options, wait_after
+from isthmus.adapters.openai_responses.options import sdk_options
+from isthmus.adapters.openai_responses.sdk import Connection, explain, load_sdk, wait_after
 from isthmus.errors import CredentialsError, MissingDependencyError, TransientError
 from isthmus.models import Config
 from isthmus.models.retry import RetryPolicy
