@@ -153,6 +153,7 @@ BOUNDARIES = {
     "isthmus.chain.context",
     "isthmus.chain.markers",
     "isthmus.chain.prices",
+    "isthmus.harness.crew",
     "isthmus.adapters.faces",
     "isthmus.adapters.litellm",
     "isthmus.adapters.openai_responses.client",

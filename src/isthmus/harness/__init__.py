@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
     from isthmus.harness.descriptor import AgentDescriptor, Runner
-    from isthmus.harness.driver import RunStream
-    from isthmus.harness.errors import AgentFileError, SnapshotError, StateConflictError
+    from isthmus.harness.errors import AgentFileError, SnapshotError, StateConflictError, ToolNameCollisionError
     from isthmus.harness.limits import Limits
     from isthmus.harness.outcome import Outcome
     from isthmus.harness.result import RunResult
+    from isthmus.harness.runevents import RunEvent, RunEventKind, StateSnapshot
+    from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
+    from isthmus.harness.runstream import RunEventStream, RunStream
+    from isthmus.harness.shims import BoundShim, DelegatingBoundShim, DelegatingShim, PreparedTurn, Shim, TurnState
     from isthmus.harness.snapshot import AgentId, AgentSnapshot
     from isthmus.harness.sqlstores import PostgresStateStore, SqliteStateStore
     from isthmus.harness.state import RunState
@@ -26,21 +29,34 @@ _PLACES = {
     "AgentFileError": "isthmus.harness.errors",
     "AgentId": "isthmus.harness.snapshot",
     "AgentSnapshot": "isthmus.harness.snapshot",
+    "BoundShim": "isthmus.harness.shims",
     "DefaultAgent": "isthmus.harness.agents",
+    "DelegatingBoundShim": "isthmus.harness.shims",
+    "DelegatingShim": "isthmus.harness.shims",
     "JsonFileStateStore": "isthmus.harness.stores",
     "Limits": "isthmus.harness.limits",
     "MemoryStateStore": "isthmus.harness.stores",
     "Outcome": "isthmus.harness.outcome",
     "PostgresStateStore": "isthmus.harness.sqlstores",
+    "PreparedTurn": "isthmus.harness.shims",
+    "RunEvent": "isthmus.harness.runevents",
+    "RunEventKind": "isthmus.harness.runevents",
+    "RunEventStream": "isthmus.harness.runstream",
+    "RunIdentity": "isthmus.harness.runnerhooks",
     "RunResult": "isthmus.harness.result",
     "RunState": "isthmus.harness.state",
-    "RunStream": "isthmus.harness.driver",
+    "RunStream": "isthmus.harness.runstream",
     "Runner": "isthmus.harness.descriptor",
+    "RunnerHooks": "isthmus.harness.runnerhooks",
+    "Shim": "isthmus.harness.shims",
     "SnapshotError": "isthmus.harness.errors",
     "SqliteStateStore": "isthmus.harness.sqlstores",
     "StateConflictError": "isthmus.harness.errors",
+    "StateSnapshot": "isthmus.harness.runevents",
     "StateStore": "isthmus.harness.stores",
+    "ToolNameCollisionError": "isthmus.harness.errors",
     "ToolResult": "isthmus.models.executor",
+    "TurnState": "isthmus.harness.shims",
 }
 
 __all__ = [
@@ -49,21 +65,34 @@ __all__ = [
     "AgentFileError",
     "AgentId",
     "AgentSnapshot",
+    "BoundShim",
     "DefaultAgent",
+    "DelegatingBoundShim",
+    "DelegatingShim",
     "JsonFileStateStore",
     "Limits",
     "MemoryStateStore",
     "Outcome",
     "PostgresStateStore",
+    "PreparedTurn",
+    "RunEvent",
+    "RunEventKind",
+    "RunEventStream",
+    "RunIdentity",
     "RunResult",
     "RunState",
     "RunStream",
     "Runner",
+    "RunnerHooks",
+    "Shim",
     "SnapshotError",
     "SqliteStateStore",
     "StateConflictError",
+    "StateSnapshot",
     "StateStore",
+    "ToolNameCollisionError",
     "ToolResult",
+    "TurnState",
 ]
 
 

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
-from uuid import uuid4
 
-from isthmus.chain import of
 from isthmus.harness.conversation import Conversation, Turn, opened
 from isthmus.harness.descriptor import AgentDescriptor, Runner
-from isthmus.harness.driver import Begun, RunStream
 from isthmus.harness.inputs import Item, RunInput, history_items, input_items, messages_of
 from isthmus.harness.limits import Limits
-from isthmus.harness.loop import start
 from isthmus.harness.markdown import read_descriptor
+from isthmus.harness.modelview import model_events, run_events
+from isthmus.harness.recipe import Order, Recipe
 from isthmus.harness.result import RunResult
+from isthmus.harness.runnerhooks import RunnerHooks
+from isthmus.harness.runstream import RunEventStream, RunStream
 from isthmus.harness.snapshot import AgentId, AgentSnapshot, as_agent_id
 from isthmus.harness.state import RunState
 from isthmus.harness.stores import JsonFileStateStore, StateStore
-from isthmus.harness.view import LiveRunView
-from isthmus.models.contract import GenerateContext, ToolSpec
-from isthmus.models.output import resolve_output_schema
-from isthmus.models.promptspec import PromptSpec, render_instruction_text
-from isthmus.models.tools import ToolExecutionContext, Tools
+from isthmus.models.contract import ToolSpec
+from isthmus.models.promptspec import PromptSpec
+from isthmus.models.tools import Tools
 
 
 class DefaultAgent:
@@ -46,6 +43,7 @@ class DefaultAgent:
         limits: what ends a run that does not end by itself; a chain's own budget lowers them.
         owns_model: whether `aclose` closes the model.
         runner: how runs are driven; its `max_turns` is one of the limits.
+        hooks: what is told of its runs, one or several in this order.
         agent_id: who the agent is: an `AgentId` or a dict of `type` and `key`; None takes the one that was kept, or
             makes one up.
         run_state: the conversation to begin with.
@@ -77,6 +75,7 @@ class DefaultAgent:
         limits: Limits | None = None,
         owns_model: bool = False,
         runner: Runner | None = None,
+        hooks: RunnerHooks | Sequence[RunnerHooks] = (),
         agent_id: AgentId | Mapping[str, str] | None = None,
         run_state: RunState | None = None,
         snapshot: AgentSnapshot | None = None,
@@ -93,21 +92,13 @@ class DefaultAgent:
         }
         given = descriptor or type(self).descriptor
         made = _described(given, parts)
-        self.descriptor = self._made = made
+        self.descriptor = made
         self.model = made.model
         self.name = made.name
-        self.tools = made.policy
-        self._runner = Runner() if getattr(made.model, "handles_retries", False) or runner is None else runner
-        self._request = GenerateContext(
-            max_output_tokens=made.max_output_tokens,
-            output=resolve_output_schema(made.output),
-            options=dict(made.model_args),
-        )
-        self._chain = of(made.model)
-        self._limits = _limits(limits, runner).within(self._chain.budget)
+        told = (hooks,) if isinstance(hooks, RunnerHooks) else hooks
+        self._recipe = Recipe(made, limits=limits, runner=runner, hooks=told)
+        self.tools = self._recipe.tools
         self._owns_model = owns_model
-        if self.tools.tools:
-            self._chain.check({"tools"})
         if state_path is not None and state_store is not None:
             raise ValueError("state_path and state_store: an agent is kept in one place; give one of them")
         store = state_store if state_path is None else JsonFileStateStore(state_path)
@@ -120,7 +111,7 @@ class DefaultAgent:
             )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(name={self.name!r}, model={self._chain.id!r})"
+        return f"{type(self).__name__}(name={self.name!r}, model={self._recipe.chain.id!r})"
 
     @classmethod
     def from_markdown(cls, path: str | os.PathLike[str], *, model: Any, **settings: Any) -> Self:
@@ -129,8 +120,8 @@ class DefaultAgent:
         Args:
             path: the file, in UTF-8.
             model: an adapter, a chain or a `Model`.
-            settings: `tools`, `output`, `max_output_tokens` and `model_args` of the descriptor; the rest is the
-                agent's.
+            settings: `tools`, `output`, `max_output_tokens`, `model_args` and `shims` are the descriptor's; the rest is
+                the agent's.
 
         Raises:
             AgentFileError: the file is no such description; names place and line.
@@ -189,70 +180,55 @@ class DefaultAgent:
             InvalidRequestError: a message is none; names its place.
             PromptError: a prompt cannot be rendered, or has no message for its place.
         """
+        return self._stream(_order(input, metadata), *self._entry(input, history))
+
+    def run_events(
+        self, input: RunInput, history: Sequence[Item] = (), *, metadata: Mapping[str, Any] | None = None
+    ) -> RunEventStream:
+        """Run, and hand out what happens as `RunEvent`s: the models' events, and the steps around them.
+
+        Args:
+            input: as for `run_stream`, and so are the next two.
+            history: the same.
+            metadata: the same.
+
+        Raises:
+            TypeError: as for `run_stream`, and so are the next three.
+            ValueError: the same.
+            InvalidRequestError: the same.
+            PromptError: the same.
+        """
+        state, turn = self._entry(input, history)
+        begin = partial(self._recipe.begin, order=_order(input, metadata, watched=True))
+        return RunEventStream(
+            begin, self._recipe.chain, before=state, turn=turn, runner=self._recipe.runner, view=run_events
+        )
+
+    def _entry(self, input: RunInput, history: Sequence[Item]) -> tuple[RunState, Turn | None]:
+        """Where a run begins, and its turn at the conversation."""
         given = input if isinstance(input, RunState) else None
         before = tuple(messages_of(history_items(history), "history"))
         if before and (self._conversation is not None or given is not None):
             raise ValueError("history: there is a conversation already; run(RunState(history=…)) takes its place")
-        turn = None if self._conversation is None else Turn(self._conversation, given)
-        if turn is not None:
-            state = turn.before()
-        elif given is not None:
-            state = given.copy()
-        else:
-            state = RunState()
-            # What is not kept need not be copied.
-            state.history = before
-        return self._stream(input, state, metadata=metadata, turn=turn)
+        if self._conversation is not None:
+            turn = Turn(self._conversation, given)
+            return turn.before(), turn
+        if given is not None:
+            return given.copy(), None
+        state = RunState()
+        # What is not kept need not be copied.
+        state.history = before
+        return state, None
 
-    def _stream(
-        self, input: RunInput, state: RunState, *, metadata: Mapping[str, Any] | None, turn: Turn | None
-    ) -> RunStream:
-        begin = partial(
-            self._begin, items=input_items(input), told=isinstance(input, RunState), metadata=dict(metadata or {})
-        )
+    def _stream(self, order: Order, state: RunState, turn: Turn | None) -> RunStream:
         return RunStream(
-            begin,
-            self._chain,
+            partial(self._recipe.begin, order=order),
+            self._recipe.chain,
             before=state,
             turn=turn,
-            runner=self._runner,
-            as_model_events=self._shows_model_events,
+            runner=self._recipe.runner,
+            view=model_events if self._shows_model_events else None,
         )
-
-    def _begin(self, state: RunState, *, items: Sequence[Item], told: bool, metadata: Mapping[str, Any]) -> Begun:
-        """The first step of a run from a state, which becomes the run's own.
-
-        Args:
-            state: where the run begins.
-            items: what to answer.
-            told: whether the caller brought the state, with instructions that come first.
-            metadata: what tools find in their context.
-        """
-        own, brought = self._made.instructions, state.instructions
-        instructions = brought if brought is not None and (told or not own) else own
-        messages = (*messages_of(state.history, "history"), *messages_of(items, "input"))
-        request = self._rendered(instructions, (*state.history, *items))
-        state.instructions = request.brief
-        state.task_id = state.task_id or uuid4().hex
-        context = ToolExecutionContext(
-            run_id=state.task_id,
-            agent_name=self.name,
-            metadata=metadata,
-            run_state=LiveRunView(state.task_id, state.shim_state),
-        )
-        begun = start(messages, request, tools=self.tools, limits=self._limits, supports=self._chain.supports)
-        return begun, context
-
-    def _rendered(self, instructions: str | PromptSpec[Any], items: Sequence[Item]) -> GenerateContext:
-        """What the calls of a run have in common: the instructions as they are now, and the form of the answer."""
-        output = self._request.output
-        if output is None:
-            prompts = [item for item in (*reversed(items), instructions) if isinstance(item, PromptSpec)]
-            # A form without a `response_format` is text, and leaves the choice to the next prompt.
-            forms = (each.template.output_schema for each in prompts if each.template.response_format() is not None)
-            output = next(forms, None)
-        brief = instructions if isinstance(instructions, str) else render_instruction_text(instructions)
-        return replace(self._request, brief=brief, output=output)
 
     async def run(
         self, input: RunInput, history: Sequence[Item] = (), *, metadata: Mapping[str, Any] | None = None
@@ -288,13 +264,15 @@ class DefaultAgent:
         given = input if isinstance(input, RunState) else None
         state = (given or self.run_state or RunState()).copy()
         state.task_id = None
-        async with self._stream(input, state, metadata=metadata, turn=None) as stream:
+        async with self._stream(_order(input, metadata), state, None) as stream:
             return await stream.result()
 
     async def aclose(self) -> None:
-        """Close the model, if it is this agent's own."""
+        """Close the shims, and the model if it is this agent's own."""
+        for shim in self._recipe.made.shims:
+            await shim.aclose()
         if self._owns_model:
-            await self._chain.aclose()
+            await self._recipe.chain.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -305,7 +283,7 @@ class DefaultAgent:
         await self.aclose()
 
 
-_DESCRIBED = ("tools", "output", "max_output_tokens", "model_args")
+_DESCRIBED = ("tools", "output", "max_output_tokens", "model_args", "shims")
 _UNSAID: Mapping[str, Any] = {"instructions": "", "tools": ()}
 
 
@@ -320,6 +298,7 @@ def _described(given: AgentDescriptor | None, parts: Mapping[str, Any]) -> Agent
     return made
 
 
-def _limits(limits: Limits | None, runner: Runner | None) -> Limits:
-    limits = limits or Limits()
-    return limits if runner is None else replace(limits, max_turns=min(limits.max_turns, runner.max_turns))
+def _order(input: RunInput, metadata: Mapping[str, Any] | None, *, watched: bool = False) -> Order:
+    return Order(
+        items=input_items(input), told=isinstance(input, RunState), metadata=dict(metadata or {}), watched=watched
+    )

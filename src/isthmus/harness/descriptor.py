@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from isthmus.harness.shims import Shim
 from isthmus.models.contract import ToolSpec
 from isthmus.models.promptspec import PromptSpec
 from isthmus.models.tools import Tools
@@ -25,6 +26,7 @@ class AgentDescriptor:
         description: what it is for, in a sentence, for whoever chooses among agents.
         max_output_tokens: ceiling of each reply; None leaves it to the adapter's own.
         model_args: the model's own request options, passed through with every call.
+        shims: what extends its runs, in this order.
 
     Raises:
         TypeError: the instructions are neither text nor a prompt.
@@ -40,6 +42,7 @@ class AgentDescriptor:
     description: str = ""
     max_output_tokens: int | None = None
     model_args: Mapping[str, Any] = field(default_factory=dict)
+    shims: Sequence[Shim] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.instructions, str | PromptSpec):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from isthmus.harness.history import Said
 from isthmus.harness.outcome import Outcome
@@ -15,6 +15,11 @@ from isthmus.models.strategy import Asked
 from isthmus.models.tools import Tools
 
 # What the driver is to do.
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareTurn:
+    """Let those who attend the run change what the next call is made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +58,30 @@ class Done:
     outcome: Outcome
 
 
-Effect: TypeAlias = CallModel | RunTools | Emit | Done
+Effect: TypeAlias = PrepareTurn | CallModel | RunTools | Emit | Done
 
 
 # What the driver reports.
 
 
 _NOTHING = Said()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What the turn is made of; the messages stay, the rest is for this turn.
+
+    Args:
+        messages: the transcript.
+        tools: the tools and their policy.
+        brief: the system text.
+        options: the model's own request options.
+    """
+
+    messages: tuple[Mapping[str, Any], ...]
+    tools: Tools
+    brief: str
+    options: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,4 +131,4 @@ class Aborted:
     started: frozenset[str] = frozenset()
 
 
-Report: TypeAlias = Replied | Failed | ToolsRan | Aborted
+Report: TypeAlias = Prepared | Replied | Failed | ToolsRan | Aborted

@@ -1,4 +1,4 @@
-"""What goes wrong with a conversation that is kept."""
+"""What goes wrong around a run: with a conversation that is kept, a file, a shim."""
 
 from __future__ import annotations
 
@@ -26,3 +26,7 @@ class StateConflictError(IsthmusError, ValueError):
 
 class AgentFileError(IsthmusError, ValueError):
     """A file that describes no agent; names place, line and remedy."""
+
+
+class ToolNameCollisionError(IsthmusError, ValueError):
+    """A shim adds a tool under a name that is taken; names it."""

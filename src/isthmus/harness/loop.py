@@ -12,11 +12,23 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-import msgspec
 from msgspec.structs import replace as changed
 
 from isthmus.errors import ChainExhausted, CutReason, ErrorClass, RefusedError, TierError
-from isthmus.harness.effects import Aborted, CallModel, Done, Effect, Emit, Failed, Replied, Report, RunTools, ToolsRan
+from isthmus.harness.effects import (
+    Aborted,
+    CallModel,
+    Done,
+    Effect,
+    Emit,
+    Failed,
+    Prepared,
+    PrepareTurn,
+    Replied,
+    Report,
+    RunTools,
+    ToolsRan,
+)
 from isthmus.harness.history import (
     NOT_EXECUTED,
     UNKNOWN,
@@ -24,19 +36,14 @@ from isthmus.harness.history import (
     Said,
     all_call_ids,
     paired,
-    renamed,
-    reply_message,
-    with_id,
 )
 from isthmus.harness.limits import Limits
-from isthmus.harness.outcome import Outcome
+from isthmus.harness.loopstate import LoopState
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, FinishReason, Note, NoteCode, Reset, StepResult, Text
 from isthmus.models.executor import ToolResult
-from isthmus.models.internal import lasting_messages
-from isthmus.models.messages import MessageRole, tool_message
+from isthmus.models.messages import MessageRole
 from isthmus.models.repair import Repair, Verdict, repairing
-from isthmus.models.spent import Spent
 from isthmus.models.tools import Tools
 
 CUT_OFF = "(response was cut off at the output limit)"
@@ -44,54 +51,6 @@ RESUME = (
     "Your last message reached the output limit. Go on from its very last character: repeat nothing, "
     "add no introduction and no comment."
 )
-
-
-class LoopState(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run stands.
-
-    Args:
-        request: what every call has in common; its messages and tools are filled in for each.
-        tools: the tools and their policy.
-        limits: what ends the run.
-        messages: the transcript so far.
-        ids: the ids of its calls.
-        steps: model calls so far.
-        rounds: rounds of tool calls so far.
-        continued: how often the open text was continued.
-        open_text: a text that is being continued and is not in the transcript yet, as the model wrote it.
-        answered: the text of this answer by earlier calls, continued or paused, as it was shown.
-        calls: the calls that are being run.
-        called: how many calls were handed on to be run.
-        used: how often each tool has run.
-        text: the text of the last reply, as it was shown.
-        spent: the tokens.
-        tier: who served last.
-        finish: the last reply's.
-        notes: of all replies, and our own.
-        repair: how the reply is asked for and judged; None where it is text.
-        verdict: what was thought of the last structured reply.
-    """
-
-    request: GenerateContext
-    tools: Tools
-    limits: Limits
-    messages: tuple[Message, ...]
-    ids: frozenset[str] = frozenset()
-    steps: int = 0
-    rounds: int = 0
-    continued: int = 0
-    open_text: str = ""
-    answered: str = ""
-    calls: tuple[Call, ...] = ()
-    called: int = 0
-    used: Mapping[str, int] = msgspec.field(default_factory=lambda: MappingProxyType({}))
-    text: str = ""
-    spent: Spent = msgspec.field(default_factory=Spent)
-    tier: str | None = None
-    finish: str | None = None
-    notes: tuple[Note, ...] = ()
-    repair: Repair | None = None
-    verdict: Verdict = msgspec.field(default_factory=Verdict)
 
 
 Next: TypeAlias = tuple[LoopState, tuple[Effect, ...]]
@@ -105,6 +64,7 @@ def start(
     tools: Tools | None = None,
     limits: Limits | None = None,
     supports: Collection[str] = ("output-schema",),
+    staged: bool = False,
 ) -> Next:
     """Begin a run on a transcript that ends with what the model is to answer.
 
@@ -116,6 +76,7 @@ def start(
         tools: the tools and their policy.
         limits: what ends the run.
         supports: what the model supports; decides how a form is asked for.
+        staged: whether others prepare each turn.
     """
     kept, notes = paired(messages)
     limits = limits or Limits()
@@ -127,6 +88,7 @@ def start(
         messages=kept,
         ids=all_call_ids(kept),
         notes=notes,
+        staged=staged,
     )
     return _ask(state)
 
@@ -143,7 +105,22 @@ def _ask(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
         if state.steps >= limit:
             detail = f"{name}={limit}: all are used; raise it if the run is worth more"
             return _end(state, "cut", reason=CutReason.BUDGET_STEPS, text=state.text, detail=detail)
-    tools, choice = _offer(state)
+    again = extra or (state.repair is not None and state.repair.feedback)
+    return (state, (PrepareTurn(),)) if state.staged and not again else _call(state, extra)
+
+
+def _prepared(state: LoopState, report: Prepared) -> Next:
+    """A turn was prepared; a transcript that was changed must still have one result for each call."""
+    request = replace(state.request, brief=report.brief, options=report.options)
+    if report.messages is not state.messages:
+        kept, notes = paired(report.messages)
+        ids = state.ids | all_call_ids(kept)
+        state = changed(state, messages=kept, ids=ids, notes=(*state.notes, *notes))
+    return _call(changed(state, request=request, tools=report.tools))
+
+
+def _call(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
+    tools, choice = state.offer()
     ctx = replace(
         state.request,
         messages=(*state.messages, *extra),
@@ -153,23 +130,6 @@ def _ask(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
     )
     asked = None if state.repair is None else state.repair.request(ctx)
     return state, (CallModel(ctx if asked is None else asked.ctx, said=state.open_text, taken=state.ids, asked=asked),)
-
-
-def _offer(state: LoopState) -> tuple[tuple[Any, ...], str | None]:
-    """The tools that may still be called, and the choice; with none left, "none" is said aloud."""
-    policy = state.tools
-    if not policy.tools:
-        return (), None
-    limits = policy.tool_call_limits or {}
-    left = tuple(tool for tool in policy.normalized_tools if state.used.get(tool.name, 0) < limits.get(tool.name, _ANY))
-    if state.rounds >= policy.max_tool_round_trips or not left:
-        return (), "none"
-    choice = policy.tool_choice
-    named = choice not in ("auto", "required", "none")
-    return left, "auto" if named and choice not in {tool.name for tool in left} else choice
-
-
-_ANY = 1 << 62
 
 
 def _replied(state: LoopState, report: Replied) -> Next:
@@ -207,32 +167,32 @@ def _judged(state: LoopState, repair: Repair, step: StepResult, *, follow: Follo
 
 
 def _completed(state: LoopState, step: StepResult, said: Said) -> Next:
-    text = _answer(state, said.shown)
-    return _end(_committed(state, step, said), "completed", text=text)
+    text = state.answer(said.shown)
+    return _end(state.committed(step, said), "completed", text=text)
 
 
 def _refused(state: LoopState, step: StepResult, said: Said) -> Next:
-    text = _answer(state, said.shown)
+    text = state.answer(said.shown)
     detail = f"the provider withheld the rest of the reply ({step.raw_reason or step.finish})"
-    return _end(_committed(state, step, said), "cut", reason=CutReason.REFUSED, text=text, detail=detail)
+    return _end(state.committed(step, said), "cut", reason=CutReason.REFUSED, text=text, detail=detail)
 
 
 def _broke(state: LoopState, step: StepResult, said: Said) -> Next:
     """A reply that failed after content: it stands as far as it came, and none of its calls ever runs."""
-    text = _answer(state, said.shown)
-    state = _committed(state, step, said)
-    state = _answered(state, {}, NOT_EXECUTED)
+    text = state.answer(said.shown)
+    state = state.committed(step, said)
+    state = state.settled({}, NOT_EXECUTED)
     reason = _cut_reason(step.error) or CutReason.STREAM_ERROR
     return _end(state, "cut", reason=reason, text=text, error=step.error)
 
 
 def _called(state: LoopState, step: StepResult, said: Said) -> Next:
-    text = _answer(state, said.shown)
-    state = changed(_committed(state, step, said), text=text)
+    text = state.answer(said.shown)
+    state = changed(state.committed(step, said), text=text)
     most = state.limits.max_calls
     if most is not None and state.called + len(state.calls) > most:
         detail = f"max_calls={most}: {state.called} are used, and {len(state.calls)} more were asked for: none was run"
-        state = _answered(state, {}, NOT_EXECUTED)
+        state = state.settled({}, NOT_EXECUTED)
         return _end(state, "cut", reason=CutReason.BUDGET_CALLS, text=text, detail=detail)
     state = changed(state, called=state.called + len(state.calls))
     policy = state.tools
@@ -243,12 +203,12 @@ def _called(state: LoopState, step: StepResult, said: Said) -> Next:
 
 def _paused(state: LoopState, step: StepResult, said: Said) -> Next:
     """The model wants its turn back as it is."""
-    text = _answer(state, said.shown)
-    return _ask(changed(_committed(state, step, said), answered=text, text=text))
+    text = state.answer(said.shown)
+    return _ask(changed(state.committed(step, said), answered=text, text=text))
 
 
 def _cut_by_length(state: LoopState, step: StepResult, said: Said) -> Next:
-    limits, text = state.limits, _answer(state, said.shown)
+    limits, text = state.limits, state.answer(said.shown)
     left = state.continued < limits.max_continuations and state.steps < min(limits.max_steps, limits.max_turns)
     if left and step.text.strip() and state.repair is None:
         written = state.open_text + said.written
@@ -258,7 +218,7 @@ def _cut_by_length(state: LoopState, step: StepResult, said: Said) -> Next:
             notes = (*notes, Note(NoteCode.NATIVE_DROPPED, "a reply that is continued keeps its text only"))
         state = changed(state, open_text=written, answered=text, continued=state.continued + 1, notes=notes)
         return _ask(state, (_says(MessageRole.ASSISTANT, written), _says(MessageRole.USER, RESUME)))
-    state = _committed(state, step, said)
+    state = state.committed(step, said)
     if state.repair is not None:
         return _end(state, "cut", reason=CutReason.LENGTH, text=text)
     mark = f"\n\n{CUT_OFF}" if text else CUT_OFF
@@ -275,9 +235,9 @@ def _failed(state: LoopState, report: Failed) -> Next:
     error = report.error
     if report.called:
         state = changed(state, steps=state.steps + 1, spent=state.spent.add(getattr(error, "usage", None)))
-    text = _answer(state, "")
+    text = state.answer("")
     cut = _cut_reason(error) or (CutReason.STREAM_ERROR if text else None)
-    state = _committed(_answered(state, {}, UNKNOWN), StepResult(), Said())
+    state = state.settled({}, UNKNOWN).committed(StepResult(), Said())
     if cut is not None:
         return _end(state, "cut", reason=cut, text=text, error=error, detail=str(error))
     return _end(state, "failed", reason=_failure_reason(error), error=error)
@@ -299,22 +259,22 @@ def _ran(state: LoopState, report: ToolsRan) -> Next:
     results = {result.call_id: result for result in report.results}
     used = Counter(state.used)
     used.update(result.tool for result in report.results if result.ran)
-    state = _answered(state, results, UNKNOWN)
+    state = state.settled(results, UNKNOWN)
     return _ask(changed(state, used=MappingProxyType(dict(used)), rounds=state.rounds + 1))
 
 
 def _aborted(state: LoopState, report: Aborted) -> Next:
     step = report.step
-    text = _answer(state, report.said.shown) or state.text
+    text = state.answer(report.said.shown) or state.text
     if step is not None:
         state = changed(state, steps=state.steps + 1, spent=state.spent.add(step.usage))
     if state.calls:
         results = {result.call_id: result for result in report.results}
         unknown = {call_id: _unknown(call_id, state.calls) for call_id in report.started}
-        state = _answered(state, {**unknown, **results}, NOT_EXECUTED)
+        state = state.settled({**unknown, **results}, NOT_EXECUTED)
     else:
-        state = _committed(state, step or StepResult(), report.said)
-        state = _answered(state, {}, NOT_EXECUTED)
+        state = state.committed(step or StepResult(), report.said)
+        state = state.settled({}, NOT_EXECUTED)
     return _end(state, "cut", reason=CutReason.ABORTED, text=text)
 
 
@@ -323,64 +283,8 @@ def _unknown(call_id: str, calls: Sequence[Call]) -> ToolResult:
     return ToolResult(call_id, tool, UNKNOWN, "unknown")
 
 
-def _answer(state: LoopState, shown: str) -> str:
-    """The text of the answer so far, as the consumer saw it."""
-    return state.answered + shown
-
-
-def _committed(state: LoopState, step: StepResult, said: Said) -> LoopState:
-    """With the reply in the transcript, and its calls waiting for their results."""
-    changes = renamed(step.calls, state.ids)
-    calls = tuple(with_id(call, changes.get(call.call_id or "", call.call_id or "")) for call in step.calls)
-    message, notes = reply_message(step, state.open_text + said.written, calls=calls)
-    moved = tuple(Note(NoteCode.CALL_ID_CHANGED, f"{old!r} was taken: now {new!r}") for old, new in changes.items())
-    return changed(
-        state,
-        messages=state.messages if message is None else (*state.messages, message),
-        ids=state.ids | {call.call_id or "" for call in calls},
-        calls=calls,
-        notes=(*state.notes, *moved, *notes),
-        open_text="",
-        answered="",
-        continued=0,
-    )
-
-
-def _answered(state: LoopState, results: Mapping[str, ToolResult], otherwise: str) -> LoopState:
-    """With one result for each waiting call, in their order."""
-    answers = []
-    for call in state.calls:
-        call_id = call.call_id or ""
-        result = results.get(call_id)
-        answers.append(tool_message(call_id, otherwise if result is None else result.content, name=call.tool))
-    return changed(state, messages=(*state.messages, *answers), calls=())
-
-
-def _end(
-    state: LoopState,
-    outcome: str,
-    *,
-    reason: str | None = None,
-    text: str = "",
-    error: Exception | None = None,
-    detail: str = "",
-) -> Next:
-    done = Outcome(
-        outcome=outcome,
-        reason=None if reason is None else str(reason),
-        text=text,
-        usage=state.spent.usage,
-        usage_missing=state.spent.missing,
-        tier=state.tier,
-        messages=lasting_messages(state.messages),
-        steps=state.steps,
-        finish=state.finish,
-        notes=state.notes,
-        error=error or state.verdict.error,
-        detail=detail,
-        final_output=text if state.repair is None else state.verdict.value,
-    )
-    return state, (Done(done),)
+def _end(state: LoopState, outcome: str, **said: Any) -> Next:
+    return state, (Done(state.outcome(outcome, **said)),)
 
 
 _FINISHES: Mapping[str, Follow] = {
@@ -392,6 +296,7 @@ _FINISHES: Mapping[str, Follow] = {
 }
 
 _REPORTS: Mapping[type, Callable[[LoopState, Any], Next]] = {
+    Prepared: _prepared,
     Replied: _replied,
     Failed: _failed,
     ToolsRan: _ran,

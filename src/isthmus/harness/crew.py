@@ -1,0 +1,213 @@
+"""Those who attend a run: the application's hooks, the agent's shims, and whoever reads its events."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from inspect import isawaitable
+from typing import Any
+
+from isthmus.harness.effects import CallModel, Prepared
+from isthmus.harness.loopstate import LoopState
+from isthmus.harness.plainjson import own_copy
+from isthmus.harness.result import RunResult
+from isthmus.harness.runevents import Mailbox, RunEvent, RunEventKind, StateSnapshot
+from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
+from isthmus.harness.shims import BoundShim, PreparedTurn, Shim, TurnState, with_tools
+from isthmus.harness.state import RunState
+from isthmus.models.contract import GenerateContext
+from isthmus.models.events import Call
+from isthmus.models.executor import ToolResult
+from isthmus.models.responses import ModelResponse
+from isthmus.models.tools import Tools
+
+
+class Crew:
+    """Those who attend one run, in its steps; without any of them a run has no crew.
+
+    Args:
+        run: which run it is.
+        hooks: the application's.
+        shims: the agent's.
+        tools: the agent's tools and their policy.
+        request: what its calls have in common.
+        state: the run's own state, whose `shim_state` the shims write.
+        mailbox: where events go; None if nobody reads them.
+    """
+
+    def __init__(
+        self,
+        run: RunIdentity,
+        hooks: Sequence[RunnerHooks],
+        *,
+        shims: Sequence[Shim],
+        tools: Tools,
+        request: GenerateContext,
+        state: RunState,
+        mailbox: Mailbox | None,
+    ) -> None:
+        self.run = run
+        self.mailbox = mailbox
+        self._hooks = tuple(hooks)
+        self._shims = tuple(shims)
+        self._tools, self._request = tools, request
+        self._state = TurnState(run=run, history=state.history, shim_state=state.shim_state, instructions=request.brief)
+        self._transient: dict[str, Any] = {}
+        self._bound: tuple[BoundShim, ...] = ()
+        self._attending: list[BoundShim] = []
+        self._turn: PreparedTurn | None = None
+        self._calling = self._begun = False
+        self._calls: dict[str, Call] = {}
+
+    async def begin(self, stands: LoopState) -> None:
+        """Bind the shims, let them begin, and say that the agent has."""
+        for shim in self._shims:
+            bound = await shim.bind(self.run)
+            self._bound = (*self._bound, bound)
+            self._attending.append(bound)
+            await bound.on_run_start(self._state, self._transient)
+        of_shims = (bound.runner_hooks for bound in self._bound)
+        self._hooks = (*self._hooks, *(hooks for hooks in of_shims if hooks is not None))
+        self._begun = True
+        self._publish(RunEventKind.AGENT_START)
+        await self._tell("on_agent_start")
+        self.at("run_start", stands)
+
+    def at(self, boundary: Any, stands: LoopState) -> None:
+        """Say how the run stands at a boundary."""
+        if self.mailbox is not None:
+            snapshot = StateSnapshot(
+                boundary=boundary,
+                turn_count=stands.steps,
+                history_length=len(stands.messages),
+                response_count=stands.steps,
+                shim_state=own_copy(self._state.shim_state),
+            )
+            self._publish(RunEventKind.STATE_SNAPSHOT, state=snapshot)
+
+    async def prepare(self, stands: LoopState, model: Any) -> Prepared:
+        """What the next turn is made of, once every shim has had its say."""
+        state = self._state
+        state.history, state.turn_count, state.model = stands.messages, stands.steps + 1, model
+        self._turn = turn = PreparedTurn(
+            run_state=state,
+            tools=self._tools,
+            model_args=dict(self._request.options),
+            transient_state=self._transient,
+            system_instruction=self._request.brief,
+        )
+        for bound in self._bound:
+            await bound.prepare_turn(turn)
+        offered = turn.tools.normalized_tools
+        kept = tuple(tool for tool in offered if tool.name not in turn.excluded)
+        tools = turn.tools if len(kept) == len(offered) else with_tools(turn.tools, kept)
+        return Prepared(tuple(state.history), tools, turn.system_instruction, turn.model_args)
+
+    async def announce(self, effect: CallModel) -> CallModel:
+        """The call as it is made, after the shims and the hooks have seen its messages."""
+        self._calling = True
+        ctx = effect.ctx
+        changing = [each for each in self._bound if _overrides(each, BoundShim.transform_messages)]
+        told = [each for each in self._hooks if _overrides(each, RunnerHooks.on_llm_start)]
+        if changing or told:
+            copies = [own_copy(message) for message in ctx.messages]
+            known = {id(copied): message for copied, message in zip(copies, ctx.messages, strict=True)}
+            messages = list(copies)
+            for bound in changing:
+                messages = await bound.transform_messages(messages)
+            for hooks in told:
+                await _answered(hooks.on_llm_start(self.run, messages))
+            # What nobody changed goes out as it is, with what hangs on it.
+            ctx = replace(ctx, messages=tuple(_unchanged(message, known) for message in messages))
+        self._publish(RunEventKind.LLM_START, messages=ctx.messages)
+        return effect if ctx is effect.ctx else replace(effect, ctx=ctx)
+
+    async def heard(self, response: ModelResponse | None) -> None:
+        """A model call is over; None if it failed."""
+        self._calling = False
+        self._publish(RunEventKind.LLM_END, response=response)
+        await self._tell("on_llm_end", response)
+        if response is not None and self._turn is not None:
+            for bound in self._bound:
+                await bound.on_model_response(self._turn, response)
+
+    async def tool_starts(self, call: Call) -> None:
+        """A tool is about to run."""
+        self._calls[call.call_id or ""] = call
+        self._publish(RunEventKind.TOOL_START, call=call)
+        await self._tell("on_tool_call_start", call)
+
+    async def tool_ends(self, call: Call, result: ToolResult) -> None:
+        """A call is answered."""
+        self._calls.pop(call.call_id or "", None)
+        self._publish(RunEventKind.TOOL_END, call=call, result=result)
+        await self._tell("on_tool_call_end", call, result=result)
+
+    async def leave(self) -> list[Exception]:
+        """Let every shim that began end, the last one first; what goes wrong is returned."""
+        failures: list[Exception] = []
+        if self._calling:
+            await _collected(failures, self.heard, None)
+        for call in tuple(self._calls.values()):
+            result = ToolResult(call.call_id or "", call.tool, "Error: The run was stopped.", "unknown")
+            await _collected(failures, self.tool_ends, call, result)
+        while self._attending:
+            await _collected(failures, self._attending.pop().on_run_end, self._state, self._transient)
+        return failures
+
+    async def end(self, result: RunResult | None, stands: LoopState) -> list[Exception]:
+        """Say that the agent is done; what goes wrong is returned."""
+        failures: list[Exception] = []
+        if self._begun:
+            self._begun = False
+            self.at("run_end", stands)
+            self._publish(RunEventKind.AGENT_END, output=None if result is None else result.final_output)
+            for hooks in self._hooks:
+                await _collected(failures, hooks.on_agent_end, self.run, result)
+        return failures
+
+    def events(self) -> tuple[RunEvent, ...]:
+        """What is to be read by now."""
+        return () if self.mailbox is None else self.mailbox.take()
+
+    def event(self, kind: RunEventKind, **about: Any) -> RunEvent:
+        """An event of this run."""
+        run = self.run
+        return RunEvent(
+            kind=kind.value,
+            agent=run.agent,
+            task_id=run.task_id,
+            parent_task_id=run.parent_task_id,
+            depth=run.depth,
+            **about,
+        )
+
+    def _publish(self, kind: RunEventKind, **about: Any) -> None:
+        if self.mailbox is not None:
+            self.mailbox.put(self.event(kind, **about))
+
+    async def _tell(self, name: str, *what: Any, **named: Any) -> None:
+        for hooks in self._hooks:
+            await _answered(getattr(hooks, name)(self.run, *what, **named))
+
+
+def _overrides(each: Any, method: Callable[..., Any]) -> bool:
+    return getattr(type(each), method.__name__) is not method or method.__name__ in vars(each)
+
+
+def _unchanged(message: dict[str, Any], known: Mapping[int, Mapping[str, Any]]) -> Mapping[str, Any]:
+    original = known.get(id(message))
+    return original if original is not None and message == original else message
+
+
+async def _answered(answer: Any) -> None:
+    if isawaitable(answer):
+        await answer
+
+
+async def _collected(failures: list[Exception], told: Callable[..., Awaitable[Any] | Any], *what: Any) -> None:
+    """Tell somebody at the end of a run: a failure there keeps nobody else from being told."""
+    try:
+        await _answered(told(*what))
+    except Exception as error:
+        failures.append(error)

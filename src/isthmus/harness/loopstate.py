@@ -1,0 +1,145 @@
+"""Where a run stands, and what may be said about that without knowing what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace as changed
+
+from isthmus.harness.history import Message, Said, renamed, reply_message, with_id
+from isthmus.harness.limits import Limits
+from isthmus.harness.outcome import Outcome
+from isthmus.models.contract import GenerateContext
+from isthmus.models.events import Call, Note, NoteCode, StepResult
+from isthmus.models.executor import ToolResult
+from isthmus.models.internal import lasting_messages
+from isthmus.models.messages import tool_message
+from isthmus.models.repair import Repair, Verdict
+from isthmus.models.spent import Spent
+from isthmus.models.tools import Tools
+
+_ANY = 1 << 62
+
+
+class LoopState(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run stands.
+
+    Args:
+        request: what every call has in common; its messages and tools are filled in for each.
+        tools: the tools and their policy.
+        limits: what ends the run.
+        messages: the transcript so far.
+        ids: the ids of its calls.
+        steps: model calls so far.
+        rounds: rounds of tool calls so far.
+        continued: how often the open text was continued.
+        open_text: a text that is being continued and is not in the transcript yet, as the model wrote it.
+        answered: the text of this answer by earlier calls, continued or paused, as it was shown.
+        calls: the calls that are being run.
+        called: how many calls were handed on to be run.
+        used: how often each tool has run.
+        text: the text of the last reply, as it was shown.
+        spent: the tokens.
+        tier: who served last.
+        finish: the last reply's.
+        notes: of all replies, and our own.
+        staged: whether others prepare each turn.
+        repair: how the reply is asked for and judged; None where it is text.
+        verdict: what was thought of the last structured reply.
+    """
+
+    request: GenerateContext
+    tools: Tools
+    limits: Limits
+    messages: tuple[Message, ...]
+    ids: frozenset[str] = frozenset()
+    steps: int = 0
+    rounds: int = 0
+    continued: int = 0
+    open_text: str = ""
+    answered: str = ""
+    calls: tuple[Call, ...] = ()
+    called: int = 0
+    used: Mapping[str, int] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    text: str = ""
+    spent: Spent = msgspec.field(default_factory=Spent)
+    tier: str | None = None
+    finish: str | None = None
+    notes: tuple[Note, ...] = ()
+    staged: bool = False
+    repair: Repair | None = None
+    verdict: Verdict = msgspec.field(default_factory=Verdict)
+
+    def offer(self) -> tuple[tuple[Any, ...], str | None]:
+        """The tools that may still be called, and the choice; with none left, "none" is said aloud."""
+        policy = self.tools
+        if not policy.tools:
+            return (), "none" if policy.tool_choice == "none" else None
+        limits = policy.tool_call_limits or {}
+        left = tuple(
+            tool for tool in policy.normalized_tools if self.used.get(tool.name, 0) < limits.get(tool.name, _ANY)
+        )
+        if self.rounds >= policy.max_tool_round_trips or not left:
+            return (), "none"
+        choice = policy.tool_choice
+        named = choice not in ("auto", "required", "none")
+        return left, "auto" if named and choice not in {tool.name for tool in left} else choice
+
+    def answer(self, shown: str) -> str:
+        """The text of the answer so far, as the consumer saw it."""
+        return self.answered + shown
+
+    def committed(self, step: StepResult, said: Said) -> LoopState:
+        """With the reply in the transcript, and its calls waiting for their results."""
+        changes = renamed(step.calls, self.ids)
+        calls = tuple(with_id(call, changes.get(call.call_id or "", call.call_id or "")) for call in step.calls)
+        message, notes = reply_message(step, self.open_text + said.written, calls=calls)
+        moved = tuple(Note(NoteCode.CALL_ID_CHANGED, f"{old!r} was taken: now {new!r}") for old, new in changes.items())
+        return changed(
+            self,
+            messages=self.messages if message is None else (*self.messages, message),
+            ids=self.ids | {call.call_id or "" for call in calls},
+            calls=calls,
+            notes=(*self.notes, *moved, *notes),
+            open_text="",
+            answered="",
+            continued=0,
+        )
+
+    def settled(self, results: Mapping[str, ToolResult], otherwise: str) -> LoopState:
+        """With one result for each waiting call, in their order."""
+        answers = []
+        for call in self.calls:
+            call_id = call.call_id or ""
+            result = results.get(call_id)
+            answers.append(tool_message(call_id, otherwise if result is None else result.content, name=call.tool))
+        return changed(self, messages=(*self.messages, *answers), calls=())
+
+    def outcome(
+        self,
+        outcome: str,
+        *,
+        reason: str | None = None,
+        text: str = "",
+        error: Exception | None = None,
+        detail: str = "",
+    ) -> Outcome:
+        """How the run ends, from here."""
+        return Outcome(
+            outcome=outcome,
+            reason=None if reason is None else str(reason),
+            text=text,
+            usage=self.spent.usage,
+            usage_missing=self.spent.missing,
+            tier=self.tier,
+            messages=lasting_messages(self.messages),
+            steps=self.steps,
+            finish=self.finish,
+            notes=self.notes,
+            error=error or self.verdict.error,
+            detail=detail,
+            final_output=text if self.repair is None else self.verdict.value,
+        )
