@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Protocol
 
-from isthmus.chain import Attempt
 from isthmus.console.terminal import say, write, write_json
 from isthmus.errors import ChainExhausted, TierError
 from isthmus.models.events import Call, CallDelta, Event, Marker, Reasoning, Text, Usage, event_to_dict
@@ -58,7 +57,7 @@ class Ending(Protocol):
         ...
 
     @property
-    def attempts(self) -> tuple[Attempt, ...]:
+    def attempts(self) -> tuple[Any, ...]:
         """Every try of every model call."""
         ...
 
@@ -74,7 +73,7 @@ class Aborted:
     reason: str | None = "aborted"
     detail: str = ""
     error: Exception | None = None
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +178,7 @@ def _tell_passed_over(ending: Ending) -> None:
         say(redact(f"isthmus: {tier} failed{tries}: {errors[-1].error_class}: {errors[-1].message}"))
 
 
-def _tries(attempts: Iterable[Attempt]) -> Iterator[Attempt]:
+def _tries(attempts: Iterable[Any]) -> Iterator[Any]:
     """The tries of tiers themselves, of chains within chains too."""
     for attempt in attempts:
         yield from _tries(attempt.attempts) if attempt.attempts else (attempt,)
