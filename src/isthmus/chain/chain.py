@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
@@ -12,11 +12,12 @@ from typing import Any
 from isthmus.adapters.base import is_heard, observed
 from isthmus.chain.budget import Account, Budget, Spending
 from isthmus.chain.call import ChainCall
+from isthmus.chain.context import ContextPolicy
 from isthmus.chain.ledger import Attempt, Run
 from isthmus.chain.seams import Drain
 from isthmus.chain.setup import Setup, require
 from isthmus.chain.tier import Member
-from isthmus.errors import ProtocolError, TierError
+from isthmus.errors import InvalidRequestError, ProtocolError, TierError
 from isthmus.models.batches import Batches
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, Finish, Reasoning, StepResult, Text
@@ -102,16 +103,23 @@ class Chain:
     def __repr__(self) -> str:
         return f"Chain(id={self.id!r}, tiers={[member.id for member in self._setup.members]!r})"
 
-    def check(self, needs: Iterable[str]) -> None:
+    def check(self, needs: Iterable[str], request: GenerateContext | None = None) -> None:
         """See to it, before any call, that every tier can do what is needed.
 
         Args:
             needs: words as in `supports`, e.g. {"tools"}.
+            request: what all requests have in common: instructions, tools, output ceiling. It must fit every window
+                that is known, by an estimate.
 
         Raises:
             InvalidRequestError: a tier cannot; names each tier and what it lacks.
         """
-        require(self.id, self._setup.members, wanted=frozenset(needs))
+        setup = self._setup
+        require(self.id, setup.members, wanted=frozenset(needs))
+        gaps = [] if request is None else list(_too_small(setup, request))
+        if gaps:
+            remedy = "say less, lower max_output_tokens, or use a tier with a larger window"
+            raise InvalidRequestError(f"chain {self.id!r}: {'; '.join(gaps)}: {remedy}", code="window")
 
     def stream(self, ctx: GenerateContext) -> EventStream:
         """The reply's events as they arrive, from the first tier that has any.
@@ -190,6 +198,18 @@ class Chain:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _too_small(setup: Setup, request: GenerateContext) -> Iterator[str]:
+    """The tiers that have no room for what no request can do without."""
+    for each in setup.members:
+        if isinstance(each.adapter, Chain):
+            yield from _too_small(each.adapter._setup, request)
+        elif isinstance(setup.context, ContextPolicy):
+            short = setup.context.shortfall(request, each)
+            if short is not None:
+                tokens, room = short
+                yield f"instructions and tools take about {tokens} tokens, and tier {each.id!r} has room for {room}"
 
 
 async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Event], None]:

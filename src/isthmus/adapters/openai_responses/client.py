@@ -328,7 +328,7 @@ class ResponsesClient(Model[ModelResponse]):
     async def _open(self, stack: AsyncExitStack, asked: _Asked) -> SdkReply:
         """Send the call, and again while its failure may pass; its limiter and its reply end with the stack."""
         await stack.enter_async_context(self.config.rate_limiter or nullcontext())
-        responses = self._connection.client().responses.with_streaming_response
+        responses = (await self._connection.client()).responses.with_streaming_response
         how = {"stream": True} if asked.streamed else {}
 
         async def once(attempt_number: int) -> SdkReply:

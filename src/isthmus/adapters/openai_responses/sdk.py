@@ -67,12 +67,18 @@ class Connection:
         self._config = config
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
 
-    def client(self) -> Any:
-        """The client of the running loop."""
+    async def client(self) -> Any:
+        """The client of the running loop; the SDK's import and its certificates take long, and the loop goes on."""
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            self._clients[loop] = self._made()
+            return self._clients.setdefault(loop, await asyncio.to_thread(self._ready))
         return self._clients[loop]
+
+    def _ready(self) -> Any:
+        made = self._made()
+        # The SDK imports each of its APIs when it is first asked for.
+        _ = made.responses
+        return made
 
     def _made(self) -> Any:
         config, openai = self._config, load_sdk()
