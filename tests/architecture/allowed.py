@@ -164,6 +164,7 @@ BOUNDARIES = {
     "isthmus.conformance.laws_maker",
     "isthmus.conformance.laws_turn",
     "isthmus.conformance.laws_wire",
+    "isthmus.conformance.playing",
     "isthmus.conformance.reading",
     "isthmus.conformance.recorder",
     "isthmus.models.retry",
@@ -172,6 +173,7 @@ BOUNDARIES = {
     "isthmus.conformance.server",
     "isthmus.conformance.subject",
     "isthmus.conformance.watch",
+    "isthmus.console.conform",
     "isthmus.console.main",
 }
 
