@@ -20,7 +20,7 @@ CHANCES = st.integers(0, 2**32).map(random.Random)
 MUCH = 40
 
 
-@pytest.mark.parametrize("provider", fuzzing.PROVIDERS)
+@pytest.mark.parametrize("provider", fuzzing.SETTINGS)
 @QUICK
 @given(data=st.data(), chance=CHANCES)
 def test_a_decoder_gives_a_reply_or_an_error_of_the_tree(
@@ -42,7 +42,7 @@ def test_the_readers_take_any_bytes(body: bytes) -> None:
 
 
 @QUICK
-@given(provider=st.sampled_from(fuzzing.PROVIDERS), chance=CHANCES)
+@given(provider=st.sampled_from([*fuzzing.SETTINGS]), chance=CHANCES)
 def test_the_readers_take_damaged_streams(provider: str, chance: random.Random) -> None:
     """The same of streams that were made worse."""
     fuzzing.check_readers(

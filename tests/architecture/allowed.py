@@ -185,6 +185,7 @@ BOUNDARIES = {
     "isthmus.conformance.laws_maker",
     "isthmus.conformance.laws_turn",
     "isthmus.conformance.laws_wire",
+    "isthmus.conformance.playing",
     "isthmus.conformance.reading",
     "isthmus.conformance.recorder",
     "isthmus.models.retry",
@@ -193,6 +194,7 @@ BOUNDARIES = {
     "isthmus.conformance.server",
     "isthmus.conformance.subject",
     "isthmus.conformance.watch",
+    "isthmus.console.conform",
     "isthmus.console.main",
 }
 

@@ -27,6 +27,7 @@ ELSEWHERE = {
     "cut-call": calls.test_a_cut_call_is_caught,
     "streams-live": streams.test_a_stream_that_comes_late_is_warned_of,
     "wire-reads": wire.test_a_recording_that_cannot_be_read_is_caught,
+    "wire-events": wire.test_a_rare_reply_is_held_to_the_laws_of_a_stream_too,
     "wire-golden": wire.test_a_request_beside_its_context_is_compared,
     "wire-releases": wire.test_a_connection_that_stays_open_is_caught,
 }

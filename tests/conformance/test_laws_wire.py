@@ -19,7 +19,7 @@ from isthmus.adapters.openai_chat import OpenAIChatAdapter
 from isthmus.adapters.openai_responses import OpenAIResponsesAdapter
 from isthmus.conformance import conform
 from isthmus.errors import tier_error
-from isthmus.models.events import Call, Finish, Text
+from isthmus.models.events import Call, CallDelta, Finish, Text
 from isthmus.models.fold import consume_stream
 from isthmus.models.messages import RESERVED
 from isthmus.wire.call import WireCall
@@ -280,6 +280,24 @@ LINES: dict[str, tuple[type, str]] = {
     "an end of bytes taken for the end": (Hasty, "wire-cut"),
     "two readers": (TwoReaders, "wire-whole"),
 }
+
+
+class PreviewsOthers(Lines):
+    """Previews a call to another tool, in the one reply of many that has two calls."""
+
+    def event(self, line: Any) -> Any:
+        twice = len(line.get("calls", ())) > 1
+        return [*([CallDelta(0, "c1", "other", "")] if twice else []), *Lines.event(self, line)]
+
+
+def test_a_rare_reply_is_held_to_the_laws_of_a_stream_too(tape: Path) -> None:
+    """F02, F16: what only one recording shows of an adapter's events is found."""
+    calls = [{"id": f"c{number}", "name": "look_up", "input": {"query": "x"}} for number in (1, 2)]
+    lines = [{"text": "More than the other. " * 9}, {"calls": calls}, {"end": "tool"}]
+    write(tape / "twice", "".join(json.dumps(line) + "\n" for line in lines).encode())
+    assert judged(Lines, tape).ok
+    report = judged(PreviewsOthers, tape)
+    assert {finding.law for finding in report.errors} == {"wire-events"}, report.table()
 
 
 def test_a_stranger_with_a_transport_is_proven_at_wire_level(tape: Path) -> None:

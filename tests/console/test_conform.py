@@ -87,6 +87,103 @@ def test_the_laws_are_listed(folder: Path) -> None:
     assert {each["id"] for each in json.loads(run(folder, "--laws", "--json").stdout)} == {law.id for law in LAWS}
 
 
+HOSTILE = """
+import asyncio, os, sys
+from isthmus.adapters.base import ChatResponse, ModelAdapter
+
+class Right(ModelAdapter):
+    async def chat(self, messages, tools):
+        return ChatResponse("Hi.", [], "end_turn")
+
+class Prints(Right):
+    async def chat(self, messages, tools):
+        print("noise")
+        os.write(1, b"noise")
+        return ChatResponse("Hi.", [], "end_turn")
+
+class Closes(Right):
+    async def chat(self, messages, tools):
+        sys.stdout.close()
+        return ChatResponse("Hi.", [], "end_turn")
+
+class Leaves(Right):
+    async def chat(self, messages, tools):
+        sys.exit(0)
+
+class LeavesWhenMade(Right):
+    def __init__(self, *, max_tokens=1):
+        sys.exit(0)
+
+class Odd(BaseException):
+    pass
+
+class OddWhenMade(Right):
+    def __init__(self, *, max_tokens=1):
+        raise Odd
+
+class Interrupts(Right):
+    async def chat(self, messages, tools):
+        raise KeyboardInterrupt
+
+class NeverCancelled(Right):
+    async def chat(self, messages, tools):
+        while True:
+            try:
+                await asyncio.sleep(99)
+            except BaseException:
+                pass
+
+class Huge(Right):
+    async def chat(self, messages, tools):
+        return ChatResponse("x" * 5_000_000, [], "end_turn")
+
+class Wants(Right):
+    def __init__(self, region, *, zone):
+        self.region = region
+
+def make():
+    return Right()
+
+def nothing():
+    return None
+
+number = 7
+"""
+STATUSES = {
+    **dict.fromkeys(("Right", "Prints", "Closes", "Huge", "Wants", "make"), 0),
+    **dict.fromkeys(("Leaves", "LeavesWhenMade", "OddWhenMade", "Interrupts", "NeverCancelled", "nothing"), 1),
+    **dict.fromkeys(("number", "Nobody"), 2),
+}
+
+
+@pytest.mark.parametrize(("name", "status"), STATUSES.items())
+def test_whatever_an_adapter_does_the_report_is_json_with_its_status(name: str, status: int, folder: Path) -> None:
+    """F24: printing, closing stdout, leaving, hanging: stdout holds one JSON value, the status is 0, 1 or 2."""
+    (folder / "hostile.py").write_text(HOSTILE)
+    done = run(folder, f"hostile:{name}", "--json", "--patience", "1")
+    assert done.returncode == status, done.stderr
+    assert json.loads(done.stdout)["ok"] is (status == 0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "raise RuntimeError('x')",
+        "import sys; sys.exit(0)",
+        "import nobody_x",
+        "x x",
+        "class E(BaseException): ...\nraise E",
+    ],
+)
+def test_a_module_that_cannot_be_read_has_status_2(line: str, folder: Path) -> None:
+    """A module that fails, leaves or is no Python when it is imported is a wrong call, and says so in JSON too."""
+    (folder / "broken.py").write_text(line)
+    done = run(folder, "broken:Mine", "--json")
+    assert done.returncode == 2
+    assert "broken" in json.loads(done.stdout)["error"]
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("words", [(), ("nobody",), ("right:None_",), ("right:Mine", "--recordings", "absent")])
 def test_a_wrong_call_has_status_2(folder: Path, words: tuple[str, ...]) -> None:
     """No adapter, one that is not found, and recordings that are not there are wrong calls."""

@@ -16,6 +16,8 @@ import atheris
 
 with atheris.instrument_imports(include=["isthmus.wire", "isthmus.adapters", "isthmus.models"]):
     import isthmus.adapters.anthropic.adapter
+    import isthmus.adapters.bedrock.adapter
+    import isthmus.adapters.langserve.adapter
     import isthmus.adapters.openai_chat.adapter
     import isthmus.adapters.openai_responses.adapter  # noqa: F401
     from isthmus.models.fold import classify
@@ -26,6 +28,7 @@ from support.corpus import corpus_root, rows
 
 _ENDS = tuple(Ended)
 _APIS = {"openai": "openai-chat", "anthropic": "anthropic-messages", "openai-responses": "openai-responses"}
+_ALL = tuple(fuzzing.SETTINGS)
 _LONGEST = 30_000
 
 
@@ -37,7 +40,7 @@ def one(data: bytes) -> None:
     if way % 8 == 0:
         fuzzing.check_readers(body, max(1, size))
         return
-    provider, kind = fuzzing.PROVIDERS[way % 3], fuzzing.KINDS[(data[1] >> 2) % 3]
+    provider, kind = _ALL[way % len(_ALL)], fuzzing.KINDS[(data[1] >> 2) % 3]
     # Short pieces of long bodies take long, and find nothing more.
     size = size if len(body) < 20_000 else size * 997
     fuzzing.run(fuzzing.check_decoder, provider, body, size=size, kind=kind, ended=_ENDS[data[1] % 3])
@@ -56,14 +59,15 @@ def changed(data: bytes, most: int, seed: int) -> bytes:
 
 def _sow(folder: Path, chance: random.Random) -> None:
     root = corpus_root()
-    for place, provider in enumerate(fuzzing.PROVIDERS):
+    for place, provider in enumerate(_ALL):
         bodies = [*fuzzing.seeds(provider)]
-        for row in chance.sample(rows(_APIS[provider]), min(60, len(rows(_APIS[provider])))):
+        found = rows(_APIS[provider]) if provider in _APIS else []
+        for row in chance.sample(found, min(60, len(found))):
             file = root / row.path / "response.body" if root else Path()
             bodies += [file.read_bytes()] if file.is_file() and file.stat().st_size < 20_000 else []
         for body in bodies:
             for kind in (0, 4):
-                way = next(number for number in range(1, 256) if number % 3 == place and number % 8)
+                way = next(number for number in range(1, 256) if number % len(_ALL) == place and number % 8)
                 data = bytes([way, kind, chance.randrange(32)]) + body
                 (folder / hashlib.sha1(data, usedforsecurity=False).hexdigest()).write_bytes(data)
 

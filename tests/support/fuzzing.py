@@ -24,6 +24,12 @@ from isthmus.wire.sse import SSEParser
 from support.shapes import seeds
 
 PROVIDERS = ("openai", "anthropic", "openai-responses")
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    **{name: {} for name in PROVIDERS},
+    "bedrock": {"aws_region": "us-east-1"},
+    "langserve": {"base_url": "http://langserve.invalid"},
+}
+"""Every decoder that takes any bytes, and what its adapter needs."""
 KINDS = ("text/event-stream", "application/json", "")
 _ASKED = GenerateContext(messages=({"role": "user", "content": "hi"},))
 
@@ -64,7 +70,7 @@ class Tape:
 def adapter_of(provider: str, chunks: Iterable[bytes], *, kind: str = KINDS[0], ended: Ended = Ended.FRAMED) -> Any:
     """A provider's adapter that gets this reply."""
     make: Any = resolve(provider).factory
-    adapter = make(model="m-1", api_key="sk-fuzz", transport=Tape(chunks, kind, ended))
+    adapter = make(model="m-1", api_key="sk-fuzz", transport=Tape(chunks, kind, ended), **SETTINGS[provider])
     assert isinstance(adapter, WireAdapter)
     return adapter
 
@@ -223,7 +229,7 @@ def _events_moved(data: bytes, chance: random.Random) -> bytes:
 
 
 def _spliced(data: bytes, chance: random.Random) -> bytes:
-    other = chance.choice(seeds(chance.choice(PROVIDERS)))
+    other = chance.choice(seeds(chance.choice([*SETTINGS])))
     return data[: chance.randrange(len(data) + 1)] + other[chance.randrange(len(other)) :]
 
 

@@ -1,46 +1,61 @@
-"""Mutation testing of the decoders: one change of a syntax tree at a time, and the laws that must find it.
+"""Mutation testing of the decoders: one change of a syntax tree at a time, and the kit's laws that must find it.
 
-Each mutant runs in a process of its own, over recordings beside which the unchanged decoder's results lie. What no law
-finds is printed as a survivor. Needs the recorded provider traffic.
+Each mutant runs in a process of its own, forked where everything but what it changes is loaded, over the committed
+recordings alone, and ends at the first law that finds it. What none finds is printed, with the reason if one is kept.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import asyncio
 import copy
-import importlib.abc
-import importlib.util
-import os
 import random
-import signal
 import sys
-import tempfile
+import time
+import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
-from support.tapes import Take, chosen, outcome, takes, written
+ROOT = Path(__file__).resolve().parents[2]
+SRC = ROOT / "src"
+REASONS = ROOT / "tests" / "conformance" / "survivors.toml"
 
-SRC = Path(__file__).resolve().parents[2] / "src"
-DECODERS = {
-    "openai-chat": (
-        "openai",
-        (*(f"adapters.openai_chat.{name}" for name in ("decode", "reply", "calls", "merge", "usage")), "wire.sse"),
+
+class Subject(NamedTuple):
+    """A decoder: the modules that are changed, and what judges them.
+
+    Args:
+        judge: a provider's name, or the name of a reader of bytes.
+        settings: what the provider's adapter needs.
+        modules: the modules that read replies.
+    """
+
+    judge: str
+    settings: Mapping[str, Any]
+    modules: tuple[str, ...]
+
+
+def _of(package: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"adapters.{package}.{name}" for name in names)
+
+
+DECODERS: Mapping[str, Subject] = {
+    "openai_chat": Subject("openai", {}, _of("openai_chat", "decode", "reply", "calls", "merge", "usage")),
+    "anthropic": Subject("anthropic", {}, _of("anthropic", "decode", "reply", "blocks", "usage")),
+    "openai_responses": Subject("openai-responses", {}, _of("openai_responses", "decode", "items", "usage", "errors")),
+    "bedrock": Subject(
+        "bedrock", {"aws_region": "us-east-1"}, _of("bedrock", "decode", "reply", "sniff", "texts", "failures")
     ),
-    "anthropic-messages": (
-        "anthropic",
-        tuple(f"adapters.anthropic.{name}" for name in ("decode", "reply", "blocks", "usage")),
+    "langserve": Subject(
+        "langserve", {"base_url": "http://langserve.invalid"}, _of("langserve", "decode", "reply", "calls")
     ),
-    "openai-responses": (
-        "openai-responses",
-        tuple(f"adapters.openai_responses.{name}" for name in ("decode", "items", "usage", "errors")),
-    ),
+    "sse": Subject("SSEParser", {}, ("wire.sse",)),
+    "ndjson": Subject("NDJSONParser", {}, ("wire.ndjson",)),
+    "eventstream": Subject("EventStreamParser", {}, ("wire.eventstream",)),
 }
+READERS = ("sse", "ndjson", "eventstream")
 SWAPS: dict[type, type] = {
     ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq,
@@ -57,19 +72,29 @@ SWAPS: dict[type, type] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
 }
-SECONDS = 300
-FEW = 12
-_TIMED = frozenset({"loop-free", "cancel", "early-break", "answers"})
 
 
 class Mutant(NamedTuple):
-    """One changed module."""
+    """One changed module.
 
-    api: str
+    Args:
+        module: its name.
+        where: the function or the constant in which it is changed.
+        line: the line of the change.
+        what: the change, and the code that it was made to.
+        source: the whole module, changed.
+    """
+
     module: str
+    where: str
     line: int
     what: str
     source: str
+
+    @property
+    def key(self) -> str:
+        """What it is known by, whatever line it stands on."""
+        return f"{self.module}:{self.where}: {self.what}"
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, Any]]:
@@ -91,7 +116,7 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Any]]:
             yield f"condition {value}", changed
     elif isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) != "None":
         yield "return None", ast.Return(ast.Constant(None))
-    elif isinstance(node, ast.Constant) and type(node.value) in (bool, int, str):
+    elif isinstance(node, ast.Constant) and type(node.value) in (bool, int, str, bytes):
         yield "constant changed", ast.Constant(_other(node.value))
     elif isinstance(node, ast.Expr | ast.AugAssign) and not _is_docstring(node):
         yield "statement dropped", ast.Pass()
@@ -100,6 +125,8 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Any]]:
 def _other(value: Any) -> Any:
     if isinstance(value, bool):
         return not value
+    if isinstance(value, bytes):
+        return value + b"x"
     return value + 1 if isinstance(value, int) else value + "x"
 
 
@@ -121,11 +148,14 @@ class _Swap(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _order(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes in the order in which a transformer visits them."""
-    yield tree
+def _order(tree: ast.AST, where: str = "") -> Iterator[tuple[ast.AST, str]]:
+    """The nodes in the order in which a transformer visits them, each with the name of what it stands in."""
+    yield tree, where
     for child in ast.iter_child_nodes(tree):
-        yield from _order(child)
+        name = getattr(child, "name", "") if isinstance(child, ast.FunctionDef | ast.ClassDef) else ""
+        if isinstance(child, ast.Assign | ast.AnnAssign) and not where:
+            name = ast.unparse(child.targets[0] if isinstance(child, ast.Assign) else child.target)
+        yield from _order(child, f"{where}.{name}".strip(".") if name else where)
 
 
 def _idle(tree: ast.Module) -> set[int]:
@@ -147,130 +177,71 @@ def _idle(tree: ast.Module) -> set[int]:
     return found
 
 
-def mutants(api: str, module: str) -> list[Mutant]:
+def mutants(module: str) -> list[Mutant]:
     """Every mutant of one module."""
     path = (SRC / "isthmus" / module.replace(".", "/")).with_suffix(".py")
     tree = ast.parse(path.read_text(encoding="utf-8"))
     idle, made = _idle(tree), []
-    for place, node in enumerate(_order(tree)):
+    for place, (node, where) in enumerate(_order(tree)):
         if id(node) in idle:
             continue
         for what, other in changes(node):
             changed = _Swap(place, other).visit(copy.deepcopy(tree))
             source = ast.unparse(ast.fix_missing_locations(changed))
-            made.append(
-                Mutant(
-                    api, f"isthmus.{module}", getattr(node, "lineno", 0), f"{what}: {ast.unparse(node)[:60]!r}", source
-                )
-            )
+            told = f"{what}: {ast.unparse(node)[:70]!r}"
+            made.append(Mutant(f"isthmus.{module}", where, getattr(node, "lineno", 0), told, source))
     return made
 
 
-class Tape(NamedTuple):
-    """What the mutants of an API are played: replies by the hundred, and a folder of a few recordings for all laws."""
-
-    takes: Sequence[Take]
-    folder: Path
-
-
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Loads the mutant in place of its module."""
-
-    def __init__(self, mutant: Mutant) -> None:
-        self.mutant = mutant
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        return importlib.util.spec_from_loader(name, self) if name == self.mutant.module else None
-
-    def exec_module(self, module: ModuleType) -> None:
-        exec(compile(self.mutant.source, module.__name__, "exec"), module.__dict__)
+def reasons() -> dict[str, str]:
+    """Why a mutant may survive, by its key."""
+    groups = tomllib.loads(REASONS.read_text(encoding="utf-8")) if REASONS.is_file() else {}
+    return {key: group["reason"] for group in groups.get("survivors", ()) for key in group["mutants"]}
 
 
-def _adapter(api: str) -> type:
-    from isthmus.adapters.registry import resolve
-
-    return resolve(DECODERS[api][0]).factory  # type: ignore[return-value]
-
-
-def _judge(mutant: Mutant, tape: Tape) -> int:
-    """In a process of its own: 1 where a law finds the mutant, 0 where it survives.
-
-    The law that finds most goes first, by itself: every reply is read as what stands beside it.
-    """
-    from isthmus.conformance import conform
-
-    async def wrong() -> bool:
-        for take in tape.takes:
-            said = await outcome(DECODERS[mutant.api][0], take)
-            if any(said.get(name) != value for name, value in take.expected.items()):
-                return True
-        return False
-
-    if asyncio.run(wrong()):
-        return 1
-    report = asyncio.run(conform(_adapter(mutant.api), recordings=tape.folder, patience=3.0))
-    # Of a machine that is busy, the clock tells nothing.
-    return 0 if all(finding.law in _TIMED for finding in report.errors) else 1
-
-
-def run(mutant: Mutant, tape: Tape) -> str:
-    """ "killed", "survived" or "hung" (which the laws' own clock did not end)."""
-    child = os.fork()
-    if child == 0:
-        signal.alarm(SECONDS)
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, 1)
-        os.dup2(devnull, 2)
-        status = 1
-        try:
-            sys.meta_path.insert(0, _Finder(mutant))
-            status = _judge(mutant, tape)
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        return "hung"
-    return "killed" if os.WEXITSTATUS(status) else "survived"
+def sampled(name: str, count: int, seed: int) -> list[Mutant]:
+    """So many mutants of a decoder, by a seed; all of them where the number is 0."""
+    made = [mutant for module in DECODERS[name].modules for mutant in mutants(module)]
+    return random.Random(f"{name} {seed}").sample(made, min(count or len(made), len(made)))
 
 
 def main(arguments: Sequence[str]) -> int:
     """Make the mutants, run a sample of them, print the rate and what survived."""
+    from support import mutation
+    from support.rare import unpacked
+
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=40, help="mutants of each module; 0 for all")
+    parser.add_argument("decoders", nargs="*", help=f"of {', '.join(DECODERS)}; all of them where none is named")
+    parser.add_argument("--count", type=int, default=60, help="mutants of each decoder; 0 for all")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--recordings", type=int, default=30, help="recordings of each API")
-    parser.add_argument("--each", type=int, default=6, help="changed forms of each short recording")
-    parser.add_argument("--only", default="", help="the part of a module's name")
+    parser.add_argument("--search", type=Path, help="write here, for each survivor, a changed recording that shows it")
     options = parser.parse_args(arguments)
-    chance, totals, survivors = random.Random(options.seed), Counter[str](), []
-    with tempfile.TemporaryDirectory() as scratch:
-        for api, (_, modules) in DECODERS.items():
-            if not any(options.only in module for module in modules):
-                continue
-            found = chosen(api, options.recordings, random.Random(options.seed))
-            written(found[:FEW], Path(scratch) / api)
-            made = takes(found, DECODERS[api][0], random.Random(options.seed), each=options.each)
-            chance.shuffle(made)
-            tape = Tape(made, Path(scratch) / api)
-            if run(Mutant(api, "", 0, "nothing", ""), tape) != "survived":
-                raise SystemExit(f"{api}: the unchanged decoder breaks a law over these recordings")
-            for module in modules:
-                if options.only not in module:
-                    continue
-                made = mutants(api, module)
-                sample = chance.sample(made, min(options.count or len(made), len(made)))
-                with ThreadPoolExecutor(2) as pool:
-                    ends = list(pool.map(lambda mutant, at=tape: run(mutant, at), sample))
-                counts = Counter(ends)
-                totals.update(counts)
-                survivors += [mutant for mutant, end in zip(sample, ends, strict=True) if end == "survived"]
-                killed = counts["killed"] + counts["hung"]
-                print(f"{module}: {killed} of {len(sample)} found ({len(made)} in all)", flush=True)
-    for mutant in survivors:
-        print(f"SURVIVED {mutant.module}:{mutant.line}: {mutant.what}")
-    found, total = totals["killed"] + totals["hung"], sum(totals.values())
-    print(f"\n{found} of {total} found: {100 * found / max(1, total):.1f} %")
-    return 0
+    known, worst = reasons(), 100.0
+    for name in options.decoders or DECODERS:
+        started, counts, survivors = time.monotonic(), Counter[str](), []
+        sample = sampled(name, options.count, options.seed)
+        folder = mutation.FRAMES if name in READERS else unpacked(name)
+        bench = mutation.Bench(DECODERS[name].judge, DECODERS[name].settings, folder)
+        unchanged = bench.run(None)
+        if unchanged != mutation.SURVIVED:
+            raise SystemExit(f"{name}: the unchanged decoder does not stand its own recordings: {unchanged}")
+        for mutant in sample:
+            end = bench.run(mutant, search=options.search)
+            counts["hung" if end == mutation.HUNG else "survived" if end == mutation.SURVIVED else "found"] += 1
+            if end == mutation.SURVIVED:
+                survivors.append(mutant)
+        for mutant in survivors:
+            print(f"  survived {mutant.module}:{mutant.line}: {mutant.key.partition(':')[2]}")
+            print(f"    {known.get(mutant.key, 'NO REASON IS KEPT')}")
+        rate = 100 * (counts["found"] + counts["hung"]) / max(1, len(sample))
+        alike = sum(mutant.key in known for mutant in survivors)
+        worst = min(worst, rate)
+        print(
+            f"{name}: {rate:.1f} % of {len(sample)}: {counts['found']} found, {counts['hung']} hung, "
+            f"{counts['survived']} survived ({alike} with a reason), {time.monotonic() - started:.0f} s",
+            flush=True,
+        )
+    return 0 if worst >= 95 else 1
 
 
 if __name__ == "__main__":

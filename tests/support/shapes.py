@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+
+from support.rare import body_of, rows
 
 _EVENTS: Mapping[str, tuple[str, ...]] = {
     "openai": (
@@ -180,8 +183,11 @@ _LAST: Mapping[str, tuple[str, ...]] = {
 }
 
 
+@cache
 def seeds(provider: str) -> list[bytes]:
     """Replies of a provider: some of its events as a stream, whole replies, and each event as a document."""
+    if provider not in _EVENTS:
+        return [body_of(row) for row in rows(provider) if body_of(row)]
     events = _EVENTS[provider]
     smooth = [event for event in events if not any(word in event for word in _ABRUPT)]
     streams = [events[:5], events[:8], events, *([*smooth, end, *_LAST[provider]] for end in _ENDS[provider])]

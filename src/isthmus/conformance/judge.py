@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from isthmus.adapters.render import read_tools
 from isthmus.conformance.law import Law, NotJudged
 from isthmus.conformance.laws import LAWS
 from isthmus.conformance.laws_maker import Listener
-from isthmus.conformance.laws_wire import choose
+from isthmus.conformance.playing import choose
 from isthmus.conformance.reels import opened_cinema
 from isthmus.conformance.report import ERROR, FAIL, PASS, SKIP, Finding, Report, Standing
 from isthmus.conformance.seen import Ask, Seen
@@ -113,8 +114,11 @@ async def _judged(seen: Seen, report: Report) -> None:
                 standing = Standing(law.id, error.status, error.reason)
             except CannotMake as error:
                 standing = Standing(law.id, SKIP, f"no fresh adapter: {error}")
-            except Exception as error:
-                # What an adapter hands over may fail in any way when it is looked at; the other laws still hold.
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:
+                # What an adapter hands over may fail in any way when it is looked at, or even try to end the program;
+                # the other laws still hold.
                 standing = Standing(law.id, SKIP, f"could not be judged: {type(error).__name__}: {error}")
         if any(finding.severity == ERROR for finding in findings):
             standing = Standing(law.id, FAIL)

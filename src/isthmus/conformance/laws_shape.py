@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from isthmus.conformance.law import Found, Group, NotJudged, of_shape
-from isthmus.conformance.reading import deltas_joined, is_damaged, shown
+from isthmus.conformance.reading import is_damaged, preview_problems, shown
 from isthmus.conformance.report import WARNING
 from isthmus.conformance.seen import Heard, Seen, refuses_tools
 from isthmus.conformance.subject import CannotMake
@@ -207,11 +207,5 @@ async def _side_events(seen: Seen) -> AsyncIterator[Found]:
             yield Found(
                 f"{heard.face}: {foreign[0]!r} comes from chains only", seen=foreign[0], expected="no such event"
             )
-        for index, text in deltas_joined(reading).items():
-            call = reading.calls[index] if 0 <= index < len(reading.calls) else None
-            if call is not None and isinstance(call.arguments, str) and call.arguments != text and text:
-                yield Found(
-                    f"{heard.face}: the previews of call {index} are not its arguments",
-                    seen=shown(text),
-                    expected=shown(call.arguments),
-                )
+        for problem in preview_problems(reading):
+            yield Found(problem.message, problem.seen, problem.expected)

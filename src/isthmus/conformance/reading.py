@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,13 +141,35 @@ class Ends:
             )
 
 
-def deltas_joined(reading: Reading) -> dict[int, str]:
-    """The previews of a stream's calls, joined by index."""
-    joined: dict[int, str] = {}
+def preview_problems(reading: Reading) -> Iterator[Problem]:
+    """What a stream previewed of its calls and is not theirs: arguments, id or name.
+
+    A call that is previewed and never comes was cut: nothing can be said of it.
+    """
+    previews: dict[int, list[CallDelta]] = {}
     for event in reading.events:
         if isinstance(event, CallDelta):
-            joined[event.index] = joined.get(event.index, "") + (event.arguments_delta or "")
-    return joined
+            previews.setdefault(event.index, []).append(event)
+    ids = {index: _last(pieces, "call_id") for index, pieces in previews.items()}
+    for place, index in enumerate(sorted(previews)):
+        pieces, known = previews[index], ids[index]
+        # Calls come in the order in which they end; an id that is told twice tells nothing.
+        single = known is not None and list(ids.values()).count(known) == 1
+        by_id = next((call for call in reading.calls if single and call.id == known), None)
+        by_place = reading.calls[place] if len(previews) == len(reading.calls) else None
+        call = by_id or by_place
+        if call is None:
+            continue
+        text = "".join(piece.arguments_delta or "" for piece in pieces)
+        told = {"arguments": (text, call.arguments), "name": (_last(pieces, "tool"), call.name)}
+        for what, (said, right) in told.items():
+            if said and isinstance(right, str) and said != right:
+                message = f"{reading.face}: the previews of call {index} have other {what} than the call"
+                yield Problem("side-events", message, shown(said), shown(right))
+
+
+def _last(pieces: list[CallDelta], name: str) -> str | None:
+    return next((value for piece in reversed(pieces) if (value := getattr(piece, name))), None)
 
 
 def plain(outcome: StepResult | TierError) -> dict[str, Any]:

@@ -113,7 +113,10 @@ class Subject:
             return as_adapter(made)
         except TimeoutError as error:
             raise CannotMake(f"nothing was made within {self.patience:g} s") from error
-        except Exception as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            # Those that end a program too: it is the kit's, and its author's alone to end.
             raise CannotMake(f"{type(error).__name__}: {error}") from error
 
 

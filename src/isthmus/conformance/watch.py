@@ -117,6 +117,14 @@ async def _settled(loop: asyncio.AbstractEventLoop) -> None:
     for task in left:
         task.cancel()
     if left:
-        await asyncio.wait(left, timeout=0.2)
+        _, stuck = await asyncio.wait(left, timeout=0.2)
+        if stuck:
+            # Whoever collects them runs their code once more, and that code may not end.
+            threading.Thread(target=_hold, args=(stuck,), name="isthmus-conformance-left", daemon=True).start()
     closing = asyncio.ensure_future(loop.shutdown_asyncgens())
     await asyncio.wait({closing}, timeout=0.5)
+
+
+def _hold(things: Any) -> None:
+    """Keep things alive as long as the program is."""
+    threading.Event().wait()

@@ -12,8 +12,10 @@ from typing import Any
 import click
 
 from isthmus import conformance
-from isthmus.console.terminal import say, tell, write_json
-from isthmus.errors import ConfigError
+from isthmus.console.terminal import say, stdout_kept, tell, write_json
+from isthmus.errors import ConfigError, IsthmusError
+from isthmus.models.jsontext import dumps
+from isthmus.secret import redact
 
 _PLACE = click.Path(path_type=Path, exists=True)
 
@@ -55,9 +57,13 @@ def conform(ctx: click.Context, /, ref: str | None, **options: Any) -> None:
 def _judge(ref: str, options: dict[str, Any]) -> int:
     # At the end, so that nothing in the current folder stands in for an installed package.
     sys.path.append(str(Path.cwd()))
-    maker = conformance.maker_of(ref)
-    recordings, patience = options["recordings"], options["patience"]
-    report = asyncio.run(conformance.conform(maker, recordings=recordings, patience=patience))
+    try:
+        with stdout_kept():
+            maker, report = _judged(ref, options["recordings"], options["patience"])
+    except IsthmusError as error:
+        if options["as_json"]:
+            write_json(dumps({"adapter": ref, "ok": False, "error": redact(str(error))}))
+        raise
     if options["as_json"]:
         write_json(report.to_json().encode())
     elif options["github"]:
@@ -65,6 +71,17 @@ def _judge(ref: str, options: dict[str, Any]) -> int:
     else:
         tell(report.table(every=options["every"]))
     return 0 if report.ok else 1
+
+
+def _judged(ref: str, recordings: Path | None, patience: float) -> tuple[Any, Any]:
+    try:
+        maker = conformance.maker_of(ref)
+    except (IsthmusError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        # A module that is read may do anything, and need not end this command by it.
+        raise ConfigError(f"{type(error).__name__} while it was imported: {error}", where=ref) from error
+    return maker, asyncio.run(conformance.conform(maker, recordings=recordings, patience=patience))
 
 
 def _file(maker: Any) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -74,6 +75,38 @@ def tell(text: str) -> None:
 def say(text: str) -> None:
     """Tell the person something that is no result."""
     click.echo(visible(text, sys.stderr), err=True)
+
+
+@contextmanager
+def stdout_kept() -> Iterator[None]:
+    """Send what a stranger's code prints to stderr, so that stdout holds the result alone, whatever he does to it."""
+    kept, number = sys.stdout, _number(sys.stdout)
+    if number is None:
+        with redirect_stdout(sys.stderr):
+            yield
+        return
+    kept.flush()
+    own = os.dup(number)
+    os.dup2(2, number)
+    shown = open(number, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+    try:
+        with redirect_stdout(shown):
+            yield
+    finally:
+        with suppress(OSError, ValueError):
+            shown.flush()
+        os.dup2(own, number)
+        os.close(own)
+        if kept.closed:
+            sys.stdout = open(number, "w", encoding=kept.encoding, errors=kept.errors, closefd=False)  # noqa: SIM115
+
+
+def _number(stream: TextIO | None) -> int | None:
+    """The file descriptor behind a stream, if there is one."""
+    try:
+        return None if stream is None else stream.fileno()
+    except (OSError, ValueError):
+        return None
 
 
 class _Warnings(logging.Handler):

@@ -15,12 +15,10 @@ from isthmus.models.events import Finish, Native, NoteCode, Reasoning, StepResul
 from isthmus.wire.call import Ended, WireReply
 from isthmus.wire.frame import Frame
 from support.chat_frames import chunk, decode, fold, sse, step, tc, whole
-from support.chat_laws import cut_findings, frame_ends, sampled, split_findings
 from support.chat_walk import walk
 from support.corpus import REASON, Row, corpus_root, load, rows
 
 needs_corpus = pytest.mark.skipif(corpus_root() is None, reason=REASON)
-STREAMS = [row for row in rows("openai-chat") if row.stream and row.status == 200]
 
 # Recordings where a plain walk must differ, and why.
 CUT_CALLS = {
@@ -75,31 +73,6 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-@pytest.mark.corpus
-@needs_corpus
-@pytest.mark.parametrize("row", STREAMS, ids=_ids)
-def test_any_split_gives_the_same_events(row: Row) -> None:
-    """A recorded stream gives the same events wherever its bytes are split."""
-    body = load(row).body[:60_000]
-    assert split_findings(body, [*sampled(len(body), 6), *([-1] if len(body) < 8_000 else [])]) == []
-
-
-@pytest.mark.corpus
-@needs_corpus
-@pytest.mark.parametrize("row", STREAMS, ids=_ids)
-def test_no_cut_is_a_smaller_success(row: Row) -> None:
-    """F01: a recorded stream that drops at any frame, or within one, is an error or the whole reply."""
-    body = load(row).body
-    ends = frame_ends(body)
-    positions = [
-        *ends[:: max(1, len(ends) // 20)],
-        *ends[-4:],
-        *sampled(len(body), 12),
-        *range(len(body) - 20, len(body)),
-    ]
-    assert cut_findings(body, positions) == []
 
 
 def test_plain_text_takes_the_fast_path_and_loses_nothing() -> None:

@@ -79,7 +79,7 @@ class Reply:
         """
         snapshot = loads(found["usage"]) if "usage" in found else None
         merge_usage(self._usage, snapshot)
-        self._final_usage = self._final_usage or (final and bool(snapshot))
+        self._final_usage = self._final_usage or (final and isinstance(snapshot, Mapping) and bool(snapshot))
         for name, value in found.items():
             if name not in _KNOWN and bytes(value) not in _EMPTY:
                 self._extras[name] = value

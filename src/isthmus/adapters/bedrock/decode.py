@@ -171,7 +171,7 @@ class ConverseDecoder:
         self._over = True
 
     def _metadata(self, found: Members) -> list[Event]:
-        self._reply.describe(found, final=True)
+        self._reply.describe(found, final=True, over=True)
         self.done = self._over
         return []
 

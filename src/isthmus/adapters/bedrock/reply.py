@@ -75,19 +75,18 @@ class ConverseReply(Reply):
         """The tokens known so far."""
         return to_usage(self._usage)
 
-    def describe(self, found: Members, *, final: bool) -> None:
+    def describe(self, found: Members, *, final: bool, over: bool = False) -> None:
         """Take what a reply says of itself: usage, and what the contract has no word for.
 
-        What stands beside the usage comes after the end mark and is told as notes, so that no cut can make the reply
-        another one.
+        What comes after the end mark is told as notes, so that no cut can make the reply another one.
         """
         snapshot = loads(found["usage"]) if "usage" in found else None
         merge_usage(self._usage, snapshot)
-        self._final_usage = self._final_usage or (final and bool(snapshot))
+        self._final_usage = self._final_usage or (final and isinstance(snapshot, Mapping) and bool(snapshot))
         for name, value in found.items():
             if name in _ENVELOPE or bytes(value) in _EMPTY:
                 continue
-            if name in _BESIDE_USAGE:
+            if over or name in _BESIDE_USAGE:
                 self.notes.append(Note(NoteCode.METADATA, dumps({name: value}).decode()))
             else:
                 self._extras[name] = value

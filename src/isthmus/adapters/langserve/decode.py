@@ -227,8 +227,6 @@ class LangServeDecoder:
         output = self._model if self._output is _NOTHING else self._output
         notes: list[Note] = []
         answer = self._answer(output, notes)
-        # Why the last model stopped says nothing of an answer that the server made of its words.
-        borrowed = answer.reason is not None and read(output).reason is None
         said = None if self._parse is None else _three(self._parse(output))
         own = None if said is None else said[0] or ""
         if answer.message is not None and not self._reasoned:
@@ -245,8 +243,8 @@ class LangServeDecoder:
             changed = changed or calls != settled.calls
         yield from calls
         yield from settled.natives
-        if finish == FinishReason.TOOL_CALLS and not calls and (changed or answer.answered or borrowed):
-            notes.append(Note(NoteCode.FINISH_CHANGED, f"{answer.reason!r}: none of the calls is left for the caller"))
+        if finish == FinishReason.TOOL_CALLS and not calls:
+            notes.append(Note(NoteCode.FINISH_CHANGED, f"{answer.reason!r}: there is no call for the caller"))
             finish = FinishReason.OTHER.value
         usage = usage_of({"usage": (said[2] if said is not None and said[2] else None) or answer.usage or None})
         notes += settled.notes if calls == settled.calls else []

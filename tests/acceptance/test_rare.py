@@ -1,0 +1,44 @@
+"""Rare shapes of replies: our adapters keep every law over them, and readers give the frames beside them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from isthmus.adapters.registry import resolve
+from isthmus.conformance import conform
+from support import mutant_judges, mutants, mutation
+from support.rare import unpacked
+
+ADAPTERS = [name for name in mutants.DECODERS if name not in mutants.READERS]
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+async def test_our_adapters_keep_every_law_over_rare_shapes(name: str) -> None:
+    """F01, F02, F04, F06, F12, F16: no law finds anything, and each shape is read as what stands beside it."""
+    decoder = mutants.DECODERS[name]
+    make: Any = resolve(decoder.judge).factory
+
+    def adapter(*, transport: Any, api_key: str = "", max_tokens: int = 100) -> Any:
+        return make(model="m", transport=transport, api_key=api_key, max_tokens=max_tokens, **decoder.settings)
+
+    report = await conform(adapter, recordings=unpacked(name))
+    assert not [found for found in report.errors if found.law.startswith("wire-")], report.table()
+    assert report.standing("wire-golden") == report.standing("wire-events") == "pass"
+
+
+@pytest.mark.parametrize("name", mutant_judges.READERS)
+def test_a_reader_gives_the_frames_beside_the_bytes(name: str) -> None:
+    """F06: the same frames for any split, and a refusal at the same byte."""
+    make = getattr(mutant_judges.READERS[name], name)
+    for row in json.loads((mutation.FRAMES / f"{name}.json").read_text(encoding="utf-8")):
+        assert not mutant_judges.wrong_frames(make, row)
+
+
+def test_survivors_are_mutants_that_exist() -> None:
+    """Each reason why a mutant survives belongs to one that can still be made."""
+    kept = mutants.reasons()
+    modules = {key.partition(":")[0].removeprefix("isthmus.") for key in kept}
+    assert not kept.keys() - {mutant.key for module in modules for mutant in mutants.mutants(module)}
