@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -21,6 +22,9 @@ from isthmus.harness import (
     RunnerHooks,
     Shim,
 )
+from isthmus.harness.crew import Crew
+from isthmus.harness.delegation import Lead
+from isthmus.harness.run import Run
 from isthmus.models import Tools, as_tool
 from isthmus.models.events import Usage
 from support.turns import Turns, asks, call, says, tasks
@@ -446,9 +450,16 @@ async def test_a_tool_time_out_ends_a_child_once_and_for_all() -> None:
     assert not tasks()
 
 
+def runs() -> int:
+    """How many runs, and agents at work in them, are alive."""
+    gc.collect()
+    return sum(isinstance(each, Run | Lead | Crew) for each in gc.get_objects())
+
+
 @pytest.mark.parametrize("watched", [False, True])
 async def test_two_hundred_teams_that_are_stopped_leave_nothing(watched: bool) -> None:
-    """Each with two sub-agents under way: no task is left, every model's stream is closed, each start has its end."""
+    """F10: each with two agents under way: no task is left, every stream is closed, each start has its end."""
+    before = runs()
     ends: list[tuple[str, Any]] = []
     starts: list[str] = []
     models: list[Turns] = []
@@ -488,3 +499,5 @@ async def test_two_hundred_teams_that_are_stopped_leave_nothing(watched: bool) -
     assert [model.open for model in models] == [0] * 400
     assert sorted(starts) == sorted(task_id for task_id, _ in ends)
     assert {result for _, result in ends} == {None}
+    del streams, readers, reader, stream
+    assert runs() <= before

@@ -119,6 +119,25 @@ async def test_the_stream_goes_on() -> None:
     assert [event.model_event.text for event in events if event.model_event and event.model_event.text] == ["Do", "ne."]
 
 
+async def test_a_team_leaves_the_same_however_it_is_read() -> None:
+    """F16: whole, as model events or as run events, the result of a handoff and of an errand is one and the same."""
+
+    def team() -> DefaultAgent:
+        child = AgentDescriptor(name="child", model=Turns(says("a", "b")), tools=None)
+        desk = billing(Turns(asks(call("child", "b")), says("Do", "ne.")), tools=[child.as_tool()])
+        return triage(Turns(asks(call("child", "a")), asks(call("billing_desk", "h"))), desk, tools=[child.as_tool()])
+
+    whole = await team().run("go")
+    for way in ("run_stream", "run_events"):
+        async with getattr(team(), way)("go") as stream:
+            streamed = await stream.result()
+        assert streamed.messages == whole.messages
+        assert (streamed.final_output, streamed.outcome.steps) == (whole.final_output, whole.outcome.steps)
+        assert [each.finish for each in streamed.attempts] == [each.finish for each in whole.attempts]
+        assert [reply.to_dict() for reply in streamed.replies] == [reply.to_dict() for reply in whole.replies]
+    assert len(whole.attempts) == 6
+
+
 async def test_the_events_of_a_handoff_come_in_this_order() -> None:
     """Asked for, the first agent's end, the other one's beginning, through; all of one run, by the names of both."""
     first, second = Turns(asks(call("billing_desk", "h", task="x"))), Turns(says("Done."))
@@ -244,9 +263,9 @@ async def test_what_is_counted_goes_on_counting() -> None:
 
 
 async def test_steps_and_the_guard_of_turns_end_agents_that_hand_over_for_ever() -> None:
-    """Two that send the user to each other are cut as one agent that never ends is; a list lets each know the other."""
+    """F07: two that send the user to each other are cut as one agent is, and each of their calls has its answer."""
     back: list[AgentDescriptor] = []
-    model = Turns(asks(call("pong", "h1")), asks(call("ping", "h2")))
+    model = Turns([Text("Wait."), *asks(call("pong", "h1"))], [Text("Wait."), *asks(call("ping", "h2"))])
     model.turns = [*model.turns] * 20
     pong = AgentDescriptor(name="pong", model=model, tools=None, handoffs=back)
     ping = AgentDescriptor(name="ping", model=model, tools=None, handoffs=[pong])
@@ -256,8 +275,10 @@ async def test_steps_and_the_guard_of_turns_end_agents_that_hand_over_for_ever()
         result = await DefaultAgent(descriptor=ping, **bounds).run("go")
         assert (result.outcome.outcome, result.outcome.reason) == ("cut", "budget-steps")
         assert len(model.seen) == 5
+        assert result.text == "Wait."
     ids = [call["id"] for message in result.messages for call in message.get("tool_calls") or ()]
     assert len(ids) == len(set(ids)) == 5
+    assert ids == [message["tool_call_id"] for message in result.messages if message["role"] == "tool"]
 
 
 async def test_an_agent_that_gets_the_run_back_goes_on_with_its_budget() -> None:
@@ -382,7 +403,7 @@ async def test_a_model_that_takes_no_tools_cannot_take_over_with_some() -> None:
 
 @pytest.mark.parametrize("way", ["cancel", "close"])
 async def test_a_run_that_is_stopped_in_the_other_agent_leaves_nothing(way: str) -> None:
-    """Its shims end, its agent's end is told, its model's stream is closed; nothing is committed."""
+    """F10: its shims end, its agent's end is told, its model's stream is closed; nothing is committed."""
     log: list[str] = []
     second = Turns([Text("half"), asyncio.Event()])
     agent = triage(

@@ -76,7 +76,7 @@ class AgentDescriptor:
         Args:
             parent: what it may have of the agent that it works for; None if there is none.
         """
-        return tool_config(self.tools).resolved(parent)
+        return self.tools if isinstance(self.tools, Tools) else tool_config(self.tools).resolved(parent)
 
     def with_handoffs(self, tools: Tools) -> Tools:
         """Tools, and the handoffs among them.

@@ -26,13 +26,13 @@ async def hand_over(run: Run, effect: HandOver) -> AsyncGenerator[AgentEvent | R
     recipe = lead.successor(effect.to.agent)
     crew = run.crew
     about = {"from": run.context.agent_name, "to": recipe.made.name, "tool": effect.to.name}
-    if crew is not None:
-        await crew.hands_over(effect.call, effect.to.result(effect.call), about=about)
     run.state = handed_over(run.state, effect)
-    for told in run.told():
-        yield told
-    yield effect.to.result(effect.call)
     try:
+        if crew is not None:
+            await crew.hands_over(effect.call, effect.to.result(effect.call), about=about)
+        for told in run.told():
+            yield told
+        yield effect.to.result(effect.call)
         if crew is not None:
             await _end(run, crew)
         await _call(run, lead, recipe)

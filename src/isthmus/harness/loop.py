@@ -109,7 +109,7 @@ def taken_over(state: LoopState, anew: LoopState) -> Next:
         state: where the run stands, after `handed_over`.
         anew: where a run of that agent would begin.
     """
-    counted = ("messages", "ids", "steps", "called", "used", "spent", "tier", "finish", "notes")
+    counted = ("messages", "ids", "steps", "called", "used", "text", "spent", "tier", "finish", "notes")
     return _ask(changed(anew, **{name: getattr(state, name) for name in counted}))
 
 

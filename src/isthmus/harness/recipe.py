@@ -27,6 +27,8 @@ from isthmus.models.output import resolve_output_schema
 from isthmus.models.promptspec import PromptSpec, render_instruction_text
 from isthmus.models.tools import ToolExecutionContext, Tools
 
+_RUNNER = Runner()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
@@ -79,9 +81,9 @@ class Recipe:
         self.made = made
         self.chain = of(made.model) if chain is None else chain
         self.tools = made.with_handoffs(made.policy)
-        self.given, self.patience = limits, runner or Runner()
+        self.given, self._driven = limits, runner
         self._leads = any(isinstance(tool, AgentTool | Handoff) for tool in self.tools.normalized_tools)
-        self.runner = Runner() if getattr(made.model, "handles_retries", False) or runner is None else runner
+        self.runner = _RUNNER if getattr(made.model, "handles_retries", False) or runner is None else runner
         self.limits = _limits(limits, runner).within(self.chain.budget)
         self.hooks = tuple(hooks)
         self._request = GenerateContext(
@@ -92,6 +94,11 @@ class Recipe:
         brief = made.instructions if isinstance(made.instructions, str) else ""
         offered = tuple(each for each in self.tools.tools if isinstance(each, ToolSpec))
         self.chain.check({"tools"} if offered else (), replace(self._request, brief=brief, tools=offered))
+
+    @property
+    def patience(self) -> Runner:
+        """How many agents may work for a run, and how deep."""
+        return self._driven or _RUNNER
 
     def begin(self, state: RunState, order: Order) -> Begun:
         """The first step of a run from a state, which becomes the run's own."""
@@ -136,7 +143,7 @@ class Recipe:
         return Recipe(
             made,
             limits=limits or self.given,
-            runner=self.patience,
+            runner=self._driven,
             hooks=(*self.hooks, *(each for each in hooks if each not in self.hooks)),
             chain=self.chain if made.model is own.model else None,
         )

@@ -22,7 +22,11 @@ class Makes(Protocol):
     chain: Chain
     tools: Tools
     runner: Runner
-    patience: Runner
+
+    @property
+    def patience(self) -> Runner:
+        """How many agents may work for a run, and how deep."""
+        ...
 
     def member(
         self, agent: AgentDescriptor, tools: Tools, *, limits: Limits | None = None, hooks: Sequence[RunnerHooks] = ()
