@@ -389,15 +389,19 @@ async def test_agents_are_nested_only_so_deep() -> None:
 async def test_only_so_many_agents_work_for_a_run_at_once_on_all_levels_together() -> None:
     """Two of three are at work, each wants one more: one gets it, one is refused, and later there is room again."""
 
-    class Slow(Turns):
+    refused = "No agent was started: as many agents are at work as there may be. Do the task yourself."
+    full = asyncio.Event()
+
+    class Outer(Turns):
         async def stream(self, ctx: Any) -> Any:
-            await asyncio.sleep(0.02)
-            asked = ctx.messages[-1]["role"] == "user" and ctx.tools
-            for event in asks(call("inner", "i")) if asked else says(f"{self.id} done"):
+            last = ctx.messages[-1]
+            if last["content"] == refused:
+                full.set()
+            for event in says("outer done") if last["role"] == "tool" else asks(call("inner", "i")):
                 yield event
 
-    inner = AgentDescriptor(name="inner", model=Slow(id="inner"), tools=None)
-    outer = AgentDescriptor(name="outer", model=Slow(id="outer"), tools=[inner.as_tool()])
+    inner = AgentDescriptor(name="inner", model=Turns([full, *says("inner done")]), tools=None)
+    outer = AgentDescriptor(name="outer", model=Outer(), tools=[inner.as_tool()])
     twice = asks(call("outer", "c1"), call("outer", "c2"))
     agent = boss(
         Turns(twice, asks(call("outer", "c3")), says("done")),
@@ -405,9 +409,9 @@ async def test_only_so_many_agents_work_for_a_run_at_once_on_all_levels_together
         parallel=True,
         runner=Runner(agent_max_threads=3),
     )
-    events = [event async for event in agent.run_events("go")]
+    async with asyncio.timeout(10):
+        events = [event async for event in agent.run_events("go")]
     inside = [event.result.text for event in events if event.result is not None and event.depth == 1]
-    refused = "No agent was started: as many agents are at work as there may be. Do the task yourself."
     assert sorted(inside) == [refused, "inner done", "inner done"]
     assert inside[-1] == "inner done"
     assert [event.result.text for event in events if event.result is not None and event.is_root] == ["outer done"] * 3
