@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -283,10 +284,10 @@ async def test_steps_and_the_guard_of_turns_end_agents_that_hand_over_for_ever()
 
 async def test_an_agent_that_gets_the_run_back_goes_on_with_its_budget() -> None:
     """Of one chain there is one run, whoever calls it: what it spent before counts."""
-    used = Usage(input_tokens=30, output_tokens=30)
+    used = Usage(input_tokens=2450, output_tokens=2450)
     back: list[AgentDescriptor] = []
     house = Turns(asks(call("desk", "h1"), usage=used), says("never", usage=used))
-    chain = define_chain(id="house", tiers=[house], budget=Budget(tokens=170))
+    chain = define_chain(id="house", tiers=[house], budget=Budget(tokens=5000))
     desk = billing(Turns(asks(call("front", "h2"))), name="desk", handoffs=back)
     front = AgentDescriptor(name="front", model=chain, handoffs=[desk])
     back.append(front)
@@ -350,6 +351,48 @@ async def test_the_other_agent_may_fail() -> None:
     assert agent.run_state is not None
     assert agent.run_state.history == ()
     assert log[-3:] == ["three.ends:Billing Desk", "app.agent_end:Billing Desk", "three.agent_end:Billing Desk"]
+
+
+class Line(Turns):
+    """A model with a connection for each run."""
+
+    def __init__(self, log: list[str], *turns: Any) -> None:
+        super().__init__(*turns)
+        self.log = log
+
+    @asynccontextmanager
+    async def open_run(self) -> Any:
+        self.log.append("line.opens")
+        try:
+            yield self
+        finally:
+            self.log.append("line.closes")
+
+
+@pytest.mark.parametrize("ends", ["answers", "fails", "a hook raises"])
+async def test_the_other_agents_model_is_closed_before_its_shims_end(ends: str) -> None:
+    """F10: whether it answers or fails, or somebody else does."""
+
+    class Raises(RunnerHooks):
+        def on_llm_end(self, run: Any, response: Any) -> None:
+            if ends == "a hook raises" and run.agent == "Billing Desk":
+                raise LookupError(ends)
+
+    log: list[str] = []
+    turn = [UnavailableError("cut off")] if ends == "fails" else says("Done.")
+    child = billing(Line(log, turn), shims=[Steps("three", log)])
+    with suppress(UnavailableError, LookupError):
+        await triage(Turns(asks(call("billing_desk", "h"))), child, hooks=Raises()).run("go")
+    assert log[0] == "three.begins:Billing Desk"
+    assert log[-4:] == ["line.opens", "line.closes", "three.ends:Billing Desk", "three.agent_end:Billing Desk"]
+
+
+async def test_attempts_are_those_of_the_agent_that_calls() -> None:
+    """A model that owns its retries gets one attempt, the other agent's, which does not, as many as the runner says."""
+    second = Turns([UnavailableError("busy")], says("Done."))
+    second.handles_retries = False
+    agent = triage(Turns(asks(call("billing_desk", "h"))), billing(second), runner=Runner(max_attempts=2))
+    assert (await agent.run("go")).text == "Done."
 
 
 async def test_an_agent_that_cannot_begin_fails_the_run() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
-from isthmus.chain import Chain, of
+from isthmus.chain import of
 from isthmus.harness.agenttool import AgentTool, RunContext
 from isthmus.harness.crew import Crew
 from isthmus.harness.delegation import Busy, Lead
@@ -61,7 +61,6 @@ class Recipe:
         limits: what ends a run that does not end by itself.
         runner: how runs are driven.
         hooks: what is told of them.
-        chain: the model as a chain; None makes one.
 
     Raises:
         InvalidRequestError: a tier of the model does not support tools, which there are, or has no room for them and
@@ -76,10 +75,9 @@ class Recipe:
         limits: Limits | None,
         runner: Runner | None,
         hooks: Sequence[RunnerHooks],
-        chain: Chain | None = None,
     ) -> None:
         self.made = made
-        self.chain = of(made.model) if chain is None else chain
+        self.chain = of(made.model)
         self.tools = made.with_handoffs(made.policy)
         self.given, self._driven = limits, runner
         self._leads = any(isinstance(tool, AgentTool | Handoff) for tool in self.tools.normalized_tools)
@@ -145,7 +143,6 @@ class Recipe:
             limits=limits or self.given,
             runner=self._driven,
             hooks=(*self.hooks, *(each for each in hooks if each not in self.hooks)),
-            chain=self.chain if made.model is own.model else None,
         )
 
     def _begun(
