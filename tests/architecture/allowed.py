@@ -174,6 +174,7 @@ BOUNDARIES = {
     "isthmus.chain.markers",
     "isthmus.chain.prices",
     "isthmus.harness.crew",
+    "isthmus.harness.delegation",
     "isthmus.adapters.faces",
     "isthmus.adapters.litellm",
     "isthmus.adapters.openai_responses.client",

@@ -170,7 +170,7 @@ def arms(tree: Tree) -> list[str]:
 
 
 def inheritance(tree: Tree) -> list[str]:
-    """A class has at most one in-repo base besides ModelAdapter (errors four), protocols and private slots left out."""
+    """A class has at most one in-repo base besides ModelAdapter and Tool (errors four), protocols left out."""
     bases: dict[str, list[str]] = {}
     homes: dict[str, Module] = {}
     for module in tree:
@@ -184,7 +184,7 @@ def inheritance(tree: Tree) -> list[str]:
 
     found = []
     for name, module in homes.items():
-        depth = len(ancestors(name) - {"ModelAdapter"})
+        depth = len(ancestors(name) - {"ModelAdapter", "Tool", "ToolSpec"})
         limit = 4 if module.name == "isthmus.errors" else 1
         if depth > limit:
             found.append(f"{module.name}: {name} has {depth} in-repo bases, limit {limit}")

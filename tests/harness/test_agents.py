@@ -312,8 +312,8 @@ def test_a_prompt_without_a_message_for_its_place_is_refused() -> None:
         DefaultAgent(model=Turns(), instructions=PromptSpec(user)).run_stream("x")
 
 
-@pytest.mark.parametrize("tools", [len, "search", None])
+@pytest.mark.parametrize("tools", [len, "search", 7])
 def test_tools_that_are_no_list_are_refused_with_the_remedy(tools: Any) -> None:
-    """One function, a name and None are no list of tools; the error says what to write."""
+    """One function, a name and a number are no list of tools; the error says what to write."""
     with pytest.raises(ToolDefinitionError, match=r"must be a list of tools, \[tool\] for one"):
         DefaultAgent(model=Turns(), tools=tools)

@@ -268,6 +268,24 @@ async def test_a_hook_that_raises_fails_the_run(where: str) -> None:
     assert not tasks()
 
 
+async def test_a_hook_that_raises_at_the_end_lets_the_next_run_in() -> None:
+    """Whatever goes wrong there, the conversation is free again."""
+    hooks = Diary()
+    failing = True
+
+    def fail(*_: Any) -> None:
+        if failing:
+            raise LookupError("end")
+
+    hooks.on_agent_end = fail  # type: ignore[assignment]
+    made = agent(Turns(says("done")), hooks=hooks)
+    with pytest.raises(ExceptionGroup):
+        await made.run("go")
+    failing = False
+    async with asyncio.timeout(5):
+        assert (await made.run("go")).text == "done"
+
+
 async def test_a_shim_that_cannot_start_ends_those_that_began() -> None:
     """The first error is the run's; later ones, of the end, are notes on it."""
 

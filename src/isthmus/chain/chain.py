@@ -40,13 +40,14 @@ class Chain:
     "error-post". Chains nest.
     """
 
-    __slots__ = ("_run", "_setup")
+    __slots__ = ("_account", "_run", "_setup")
 
     handles_retries = True
 
-    def __init__(self, setup: Setup, run: Run | None = None) -> None:
+    def __init__(self, setup: Setup, run: Run | None = None, *, account: Account | None = None) -> None:
         self._setup = setup
         self._run = run
+        self._account = account
 
     @property
     def id(self) -> str:
@@ -151,8 +152,8 @@ class Chain:
 
     def _begun(self, *, scoped: bool = False) -> Run:
         setup = self._setup
-        if setup.budget is None:
-            return Run(scoped=scoped)
+        if setup.budget is None or self._account is not None:
+            return Run(scoped=scoped, account=self._account)
         return Run(scoped=scoped, account=Account(setup.budget, setup.prices, began=setup.clock.now()))
 
     @asynccontextmanager
@@ -182,6 +183,10 @@ class Chain:
         if not isinstance(active, Steerable):
             raise RuntimeError("This run has no active steering channel.")
         return await active.steer(steering)
+
+    def beside(self) -> Chain:
+        """The chain for runs beside this copy's: each remembers for itself, and spends what this one has left."""
+        return Chain(self._setup, account=None if self._run is None else self._run.account)
 
     async def aclose(self) -> None:
         """Close its tiers; a run's copy closes only what the run opened."""

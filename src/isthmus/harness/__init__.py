@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
+    from isthmus.harness.agenttool import AgentTool
     from isthmus.harness.compaction import CompactionShim, keep_whole
     from isthmus.harness.descriptor import AgentDescriptor, Runner
     from isthmus.harness.errors import (
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         StateConflictError,
         ToolNameCollisionError,
     )
+    from isthmus.harness.helpers import DefaultAgentTool, DefaultHandoff
     from isthmus.harness.limits import Limits
     from isthmus.harness.mcp import McpShim
     from isthmus.harness.mcpservers import HttpServer, StdioServer
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from isthmus.harness.sqlstores import PostgresStateStore, SqliteStateStore
     from isthmus.harness.state import RunState
     from isthmus.harness.stores import JsonFileStateStore, MemoryStateStore, StateStore
+    from isthmus.harness.toolconfig import INHERIT_TOOLS, OVERRIDE_TOOLS, RESTRICT_TOOLS, ToolConfig
     from isthmus.harness.view import ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX, PLAN_STATE_KEY
     from isthmus.models.executor import ToolResult
 
@@ -41,23 +44,29 @@ _PLACES = {
     "AgentFileError": "isthmus.harness.errors",
     "AgentId": "isthmus.harness.snapshot",
     "AgentSnapshot": "isthmus.harness.snapshot",
+    "AgentTool": "isthmus.harness.agenttool",
     "BoundShim": "isthmus.harness.shims",
     "CompactionShim": "isthmus.harness.compaction",
     "DefaultAgent": "isthmus.harness.agents",
+    "DefaultAgentTool": "isthmus.harness.helpers",
+    "DefaultHandoff": "isthmus.harness.helpers",
     "DelegatingBoundShim": "isthmus.harness.shims",
     "DelegatingShim": "isthmus.harness.shims",
     "HttpServer": "isthmus.harness.mcpservers",
+    "INHERIT_TOOLS": "isthmus.harness.toolconfig",
     "JsonFileStateStore": "isthmus.harness.stores",
     "Limits": "isthmus.harness.limits",
     "McpServerError": "isthmus.harness.errors",
     "McpShim": "isthmus.harness.mcp",
     "MemoryStateStore": "isthmus.harness.stores",
+    "OVERRIDE_TOOLS": "isthmus.harness.toolconfig",
     "Outcome": "isthmus.harness.outcome",
     "PLAN_STATE_KEY": "isthmus.harness.view",
     "PlanShim": "isthmus.harness.plan",
     "PlanStep": "isthmus.harness.plan",
     "PostgresStateStore": "isthmus.harness.sqlstores",
     "PreparedTurn": "isthmus.harness.shims",
+    "RESTRICT_TOOLS": "isthmus.harness.toolconfig",
     "RunEvent": "isthmus.harness.runevents",
     "RunEventKind": "isthmus.harness.runevents",
     "RunEventStream": "isthmus.harness.runstream",
@@ -77,6 +86,7 @@ _PLACES = {
     "StateSnapshot": "isthmus.harness.runevents",
     "StateStore": "isthmus.harness.stores",
     "StdioServer": "isthmus.harness.mcpservers",
+    "ToolConfig": "isthmus.harness.toolconfig",
     "ToolNameCollisionError": "isthmus.harness.errors",
     "ToolResult": "isthmus.models.executor",
     "TurnState": "isthmus.harness.shims",
@@ -86,14 +96,20 @@ _PLACES = {
 
 __all__ = [
     "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX",
+    "INHERIT_TOOLS",
+    "OVERRIDE_TOOLS",
     "PLAN_STATE_KEY",
+    "RESTRICT_TOOLS",
     "AgentDescriptor",
     "AgentFileError",
     "AgentId",
     "AgentSnapshot",
+    "AgentTool",
     "BoundShim",
     "CompactionShim",
     "DefaultAgent",
+    "DefaultAgentTool",
+    "DefaultHandoff",
     "DelegatingBoundShim",
     "DelegatingShim",
     "HttpServer",
@@ -126,6 +142,7 @@ __all__ = [
     "StateSnapshot",
     "StateStore",
     "StdioServer",
+    "ToolConfig",
     "ToolNameCollisionError",
     "ToolResult",
     "TurnState",

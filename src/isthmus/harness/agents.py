@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from isthmus.harness.agenttool import AgentTool, Calls
 from isthmus.harness.conversation import Conversation, Turn, opened
 from isthmus.harness.descriptor import AgentDescriptor, Runner
 from isthmus.harness.inputs import Item, RunInput, history_items, input_items, messages_of
@@ -21,9 +22,8 @@ from isthmus.harness.runstream import RunEventStream, RunStream
 from isthmus.harness.snapshot import AgentId, AgentSnapshot, as_agent_id
 from isthmus.harness.state import RunState
 from isthmus.harness.stores import JsonFileStateStore, StateStore
-from isthmus.models.contract import ToolSpec
+from isthmus.harness.toolconfig import ToolConfig, ToolSet
 from isthmus.models.promptspec import PromptSpec
-from isthmus.models.tools import Tools
 
 
 class DefaultAgent:
@@ -69,7 +69,7 @@ class DefaultAgent:
         descriptor: AgentDescriptor | None = None,
         model: Any = None,
         instructions: str | PromptSpec[Any] = "",
-        tools: Tools | Sequence[ToolSpec | Callable[..., Any]] = (),
+        tools: ToolConfig | ToolSet | None = (),
         name: str | None = None,
         max_output_tokens: int | None = None,
         output: Any = None,
@@ -121,8 +121,8 @@ class DefaultAgent:
         Args:
             path: the file, in UTF-8.
             model: an adapter, a chain or a `Model`.
-            settings: `tools`, `output`, `max_output_tokens`, `model_args` and `shims` are the descriptor's; the rest is
-                the agent's.
+            settings: `tools`, `output`, `max_output_tokens`, `model_args`, `shims` and `handoffs` are the descriptor's;
+                the rest is the agent's.
 
         Raises:
             AgentFileError: the file is no such description; names place and line.
@@ -268,6 +268,21 @@ class DefaultAgent:
         async with self._stream(_order(input, metadata), state, None) as stream:
             return await stream.result()
 
+    def as_tool(self, *, name: str | None = None, description: str | None = None, args_model: Any = None) -> AgentTool:
+        """The agent as a tool of another one: a conversation of its own for each call, under its limits and hooks.
+
+        Args:
+            name: as for `AgentDescriptor.as_tool`, and so are the next two.
+            description: the same.
+            args_model: the same.
+
+        Raises:
+            ToolDefinitionError: no such tool can be offered.
+        """
+        recipe = self._recipe
+        tool = recipe.made.as_tool(name=name, description=description, args_model=args_model)
+        return tool.replace(handler=Calls(tool.name, recipe.made, recipe.given, recipe.hooks))
+
     async def aclose(self) -> None:
         """Close the shims, and the model if it is this agent's own."""
         for shim in self._recipe.made.shims:
@@ -284,7 +299,7 @@ class DefaultAgent:
         await self.aclose()
 
 
-_DESCRIBED = ("tools", "output", "max_output_tokens", "model_args", "shims")
+_DESCRIBED = ("tools", "output", "max_output_tokens", "model_args", "shims", "handoffs")
 _UNSAID: Mapping[str, Any] = {"instructions": "", "tools": ()}
 
 

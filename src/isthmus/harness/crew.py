@@ -7,6 +7,7 @@ from dataclasses import replace
 from inspect import isawaitable
 from typing import Any
 
+from isthmus.harness.agenttool import AgentTool
 from isthmus.harness.effects import CallModel, Prepared
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.plainjson import own_copy
@@ -60,6 +61,7 @@ class Crew:
         self._calling = self._begun = False
         self._calls: dict[str, Call] = {}
         self._plan = state.shim_state.get(PLAN_STATE_KEY)
+        self._passed_on = _names(tools) if shims else set[str]()
 
     async def begin(self, stands: LoopState) -> None:
         """Bind the shims, let them begin, and say that the agent has."""
@@ -99,7 +101,10 @@ class Crew:
             system_instruction=self._request.brief,
         )
         for bound in self._bound:
+            before = turn.tools
             await bound.prepare_turn(turn)
+            if bound.inherit_tools and turn.tools is not before:
+                self._passed_on |= _names(turn.tools) - _names(before)
         offered = turn.tools.normalized_tools
         kept = tuple(tool for tool in offered if tool.name not in turn.excluded)
         tools = turn.tools if len(kept) == len(offered) else with_tools(turn.tools, kept)
@@ -111,6 +116,14 @@ class Crew:
             spent=tuple(turn.spent),
             notes=tuple(turn.notes),
         )
+
+    def inheritable(self) -> Tools:
+        """The tools that other agents may have: the agent's own, and those of shims that say so."""
+        turn = self._turn
+        if turn is None or not self._shims:
+            return self._tools
+        offered = (tool for tool in turn.tools.normalized_tools if tool.name not in turn.excluded)
+        return with_tools(turn.tools, tuple(tool for tool in offered if tool.name in self._passed_on))
 
     async def announce(self, effect: CallModel) -> CallModel:
         """The call as it is made, after the shims and the hooks have seen its messages."""
@@ -143,18 +156,38 @@ class Crew:
     async def tool_starts(self, call: Call) -> None:
         """A tool is about to run."""
         self._calls[call.call_id or ""] = call
-        self._publish(RunEventKind.TOOL_START, call=call)
+        self._publish(RunEventKind.TOOL_START, call=call, is_delegation=self._is_agent(call))
         await self._tell("on_tool_call_start", call)
 
     async def tool_ends(self, call: Call, result: ToolResult) -> None:
         """A call is answered."""
         self._calls.pop(call.call_id or "", None)
-        self._publish(RunEventKind.TOOL_END, call=call, result=result)
+        self._publish(RunEventKind.TOOL_END, call=call, result=result, is_delegation=self._is_agent(call))
         plan = self._state.shim_state.get(PLAN_STATE_KEY)
         if plan is not self._plan:
             self._plan = plan
             self._publish(RunEventKind.PLAN_UPDATED, detail={"steps": own_copy(plan)})
         await self._tell("on_tool_call_end", call, result=result)
+
+    async def hands_over(self, call: Call, result: ToolResult, *, about: Mapping[str, Any]) -> None:
+        """The agent hands the conversation over.
+
+        Args:
+            call: the call by which it does.
+            result: its answer.
+            about: who hands over to whom.
+        """
+        self.handoff(RunEventKind.HANDOFF_START, call, about=about)
+        await self._tell("on_tool_call_start", call)
+        await self._tell("on_tool_call_end", call, result=result)
+
+    def handoff(self, kind: RunEventKind, call: Call, *, about: Mapping[str, Any]) -> None:
+        """Say that a handoff begins, or is through."""
+        self._publish(kind, call=call, detail=about)
+
+    def _is_agent(self, call: Call) -> bool:
+        tools = (self._tools if self._turn is None else self._turn.tools).normalized_tools
+        return any(tool.name == call.tool and isinstance(tool, AgentTool) for tool in tools)
 
     async def leave(self) -> list[Exception]:
         """Let every shim that began end, the last one first; what goes wrong is returned."""
@@ -202,6 +235,27 @@ class Crew:
     async def _tell(self, name: str, *what: Any, **named: Any) -> None:
         for hooks in self._hooks:
             await _answered(getattr(hooks, name)(self.run, *what, **named))
+
+
+def together(failures: Sequence[Exception], error: BaseException | None) -> None:
+    """Raise what went wrong at the end of a run.
+
+    Args:
+        failures: what those failed with who attended it.
+        error: what the run failed with; then they are notes on that, and nothing is raised here.
+
+    Raises:
+        ExceptionGroup: there are failures, and no other error.
+    """
+    if error is not None:
+        for failure in failures:
+            error.add_note(f"and at the end of the run: {type(failure).__name__}: {failure}")
+    elif failures:
+        raise ExceptionGroup("those who attend the run failed at its end", failures)
+
+
+def _names(tools: Tools) -> set[str]:
+    return {tool.name for tool in tools.normalized_tools}
 
 
 def _overrides(each: Any, method: Callable[..., Any]) -> bool:

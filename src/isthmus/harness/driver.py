@@ -11,8 +11,9 @@ from typing import Any
 
 from isthmus.errors import CutReason, TierError
 from isthmus.harness.conversation import Turn
-from isthmus.harness.crew import Crew
-from isthmus.harness.effects import CallModel
+from isthmus.harness.crew import Crew, together
+from isthmus.harness.effects import CallModel, HandOver
+from isthmus.harness.handover import hand_over
 from isthmus.harness.observed import started
 from isthmus.harness.run import AgentEvent, Begun, Run, raise_failure
 from isthmus.harness.runevents import RunEvent
@@ -46,13 +47,14 @@ async def drive(
             while not run.closing and (effect := run.next()) is not None:
                 watch.task = asyncio.current_task(loop)
                 if not isinstance(effect, CallModel):
-                    async with aclosing(run.carry_out(effect)) as events:
+                    work = hand_over(run, effect) if isinstance(effect, HandOver) else run.carry_out(effect)
+                    async with aclosing(work) as events:
                         async for event in events:
                             yield event
                             watch.task = asyncio.current_task(loop)
                     continue
                 broken: TierError | None = None
-                stream, passage = run.call(active, effect)
+                stream, passage = run.call(run.active, effect)
                 plain, keep = passage.plain, passage.pieces.append
                 try:
                     async for batch in stream.batches():
@@ -80,12 +82,7 @@ async def drive(
     finally:
         watch.stop()
         failure = sys.exception()
-        run.stop(failure)
-        if run.crew is not None:
-            await _part(run, run.crew, failure)
-        if kept is not None:
-            kept.turn.leave()
-        run.conclude()
+        await _over(run, kept, failure)
         for told in () if isinstance(failure, GeneratorExit | asyncio.CancelledError) else run.told():
             yield told
     if run.outcome is not None:
@@ -93,27 +90,35 @@ async def drive(
 
 
 async def _leave(run: Run) -> None:
-    """Let the shims of a run that went well end, before it is committed."""
+    """Close the models of agents that took over, then let the shims end."""
+    if run.others is not None:
+        await run.others.aclose()
     if run.crew is not None:
-        _together(await run.crew.leave(), None)
+        together(await run.crew.leave(), None)
+
+
+async def _over(run: Run, kept: Kept | None, error: BaseException | None) -> None:
+    """Let go of everything, whatever became of the run."""
+    run.stop(error)
+    try:
+        if run.others is not None:
+            await run.others.aclose()
+        if run.crew is not None:
+            await _part(run, run.crew, error)
+    finally:
+        if kept is not None:
+            kept.turn.leave()
+        run.conclude()
 
 
 async def _part(run: Run, crew: Crew, error: BaseException | None) -> None:
     """Let those who attend the run go, whatever became of it."""
+    run.conclude()
     outcome = run.outcome
     failed = outcome is None or outcome.outcome == "failed" or outcome.reason == CutReason.ABORTED
     result = None if outcome is None or failed or error is not None else run.ended or run.end(outcome)
     failures = [*await crew.leave(), *await crew.end(result, run.state)]
-    _together(failures, error or (outcome.error if outcome is not None and failed else None))
-
-
-def _together(failures: list[Exception], error: BaseException | None) -> None:
-    """Raise what went wrong at the end; where something else went wrong before, it is a note on that."""
-    if error is not None:
-        for failure in failures:
-            error.add_note(f"and at the end of the run: {type(failure).__name__}: {failure}")
-    elif failures:
-        raise ExceptionGroup("those who attend the run failed at its end", failures)
+    together(failures, error or (outcome.error if outcome is not None and failed else None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from isthmus.harness.handoffs import Handoff
 from isthmus.harness.history import Said
 from isthmus.harness.outcome import Outcome
 from isthmus.models.contract import GenerateContext
@@ -45,6 +46,14 @@ class RunTools:
 
 
 @dataclass(frozen=True, slots=True)
+class HandOver:
+    """Let another agent go on: what comes next is decided for that one, by `taken_over` in the loop."""
+
+    call: Call
+    to: Handoff
+
+
+@dataclass(frozen=True, slots=True)
 class Emit:
     """Show the consumer an event."""
 
@@ -58,7 +67,7 @@ class Done:
     outcome: Outcome
 
 
-Effect: TypeAlias = PrepareTurn | CallModel | RunTools | Emit | Done
+Effect: TypeAlias = PrepareTurn | CallModel | RunTools | HandOver | Emit | Done
 
 
 # What the driver reports.

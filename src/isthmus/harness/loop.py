@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace as changed
 
-from isthmus.errors import ChainExhausted, CutReason, ErrorClass, RefusedError, TierError
+from isthmus.errors import ChainExhausted, CutReason, ErrorClass, ModelBehaviorError, RefusedError, TierError
 from isthmus.harness.effects import (
     Aborted,
     CallModel,
@@ -22,6 +22,7 @@ from isthmus.harness.effects import (
     Effect,
     Emit,
     Failed,
+    HandOver,
     Prepared,
     PrepareTurn,
     Replied,
@@ -29,6 +30,7 @@ from isthmus.harness.effects import (
     RunTools,
     ToolsRan,
 )
+from isthmus.harness.handoffs import Handoff
 from isthmus.harness.history import (
     NOT_EXECUTED,
     UNKNOWN,
@@ -91,6 +93,24 @@ def start(
         staged=staged,
     )
     return _ask(state)
+
+
+def handed_over(state: LoopState, effect: HandOver) -> LoopState:
+    """The transcript with the handoff in it, complete for whoever reads it next."""
+    call = effect.call
+    settled = state.settled({call.call_id or "": effect.to.result(call)}, UNKNOWN)
+    return changed(settled, messages=(*settled.messages, effect.to.briefing(call)))
+
+
+def taken_over(state: LoopState, anew: LoopState) -> Next:
+    """Go on with a run as another agent, which has rounds of its own; all else that is counted goes on counting.
+
+    Args:
+        state: where the run stands, after `handed_over`.
+        anew: where a run of that agent would begin.
+    """
+    counted = ("messages", "ids", "steps", "called", "used", "text", "spent", "tier", "finish", "notes")
+    return _ask(changed(anew, **{name: getattr(state, name) for name in counted}))
 
 
 def advance(state: LoopState, report: Report) -> Next:
@@ -193,6 +213,25 @@ def _broke(state: LoopState, step: StepResult, said: Said) -> Next:
 def _called(state: LoopState, step: StepResult, said: Said) -> Next:
     text = state.answer(said.shown)
     state = changed(state.committed(step, said), text=text)
+    handoffs = state.handoffs()
+    if handoffs and any(call.tool in handoffs for call in state.calls):
+        return _hands_over(state, handoffs)
+    return _runs(state, text)
+
+
+def _hands_over(state: LoopState, handoffs: Mapping[str, Handoff]) -> Next:
+    """A handoff stands alone; one with wrong arguments is answered like any tool's."""
+    first, *others = state.calls
+    if others:
+        names = ", ".join(call.tool for call in state.calls)
+        message = f"the model hands the conversation over and asks for more in one reply ({names}): none of it was done"
+        error = ModelBehaviorError(message)
+        return _end(state.settled({}, NOT_EXECUTED), "failed", reason=_failure_reason(error), error=error)
+    to = handoffs[first.tool]
+    return (state, (HandOver(first, to),)) if to.accepts(first) else _runs(state, state.text)
+
+
+def _runs(state: LoopState, text: str) -> Next:
     most = state.limits.max_calls
     if most is not None and state.called + len(state.calls) > most:
         detail = f"max_calls={most}: {state.called} are used, and {len(state.calls)} more were asked for: none was run"

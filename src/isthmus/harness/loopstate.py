@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace as changed
 
+from isthmus.harness.handoffs import Handoff
 from isthmus.harness.history import Message, Said, renamed, reply_message, with_id
 from isthmus.harness.limits import Limits
 from isthmus.harness.outcome import Outcome
@@ -87,6 +88,12 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
         choice = policy.tool_choice
         named = choice not in ("auto", "required", "none")
         return left, "auto" if named and choice not in {tool.name for tool in left} else choice
+
+    def handoffs(self) -> Mapping[str, Handoff]:
+        """The handoffs on offer, by name."""
+        if self.rounds >= self.tools.max_tool_round_trips:
+            return {}
+        return {tool.name: tool for tool in self.tools.normalized_tools if isinstance(tool, Handoff)}
 
     def answer(self, shown: str) -> str:
         """The text of the answer so far, as the consumer saw it."""

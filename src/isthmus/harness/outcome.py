@@ -20,9 +20,11 @@ class Outcome:
 
     Args:
         outcome: "completed", "cut" (the model was not done) or "failed" (no answer at all).
-        reason: why it was cut (a `CutReason`); of a failure, its error class, or "exhausted".
+        reason: why it was cut (a `CutReason`); of a failure, its error class, or "exhausted"; "handoff" of one that
+            handed over.
         text: the text of the last answer as it was shown, a cut one too.
-        usage: the tokens of all steps together; what no step reported is None.
+        usage: the tokens of all steps together, with those of agents that worked for the run; what none reported is
+            None.
         usage_missing: whether some step did not report its tokens, so that `usage` is less than was spent.
         tier: the id of the tier that served last.
         messages: the transcript, ready for the next run: without the messages that were for this run alone.
@@ -33,7 +35,7 @@ class Outcome:
         detail: one sentence for a person, where the reason alone does not say what to do.
         final_output: what the answer holds: the validated value of a structured one, None where there is none; else the
             text.
-        attempts: every try of every model call, failed ones too.
+        attempts: every try of every model call, failed ones too, and those of agents that worked for the run.
     """
 
     outcome: str

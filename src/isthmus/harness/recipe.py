@@ -8,11 +8,15 @@ from typing import Any
 from uuid import uuid4
 
 from isthmus.chain import of
+from isthmus.harness.agenttool import AgentTool, RunContext
 from isthmus.harness.crew import Crew
+from isthmus.harness.delegation import Busy, Lead
 from isthmus.harness.descriptor import AgentDescriptor, Runner
+from isthmus.harness.handoffs import Handoff
 from isthmus.harness.inputs import Item, messages_of
 from isthmus.harness.limits import Limits
-from isthmus.harness.loop import start
+from isthmus.harness.loop import start, taken_over
+from isthmus.harness.loopstate import LoopState
 from isthmus.harness.run import Begun
 from isthmus.harness.runevents import Mailbox
 from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
@@ -21,7 +25,9 @@ from isthmus.harness.view import LiveRunView
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.output import resolve_output_schema
 from isthmus.models.promptspec import PromptSpec, render_instruction_text
-from isthmus.models.tools import ToolExecutionContext
+from isthmus.models.tools import ToolExecutionContext, Tools
+
+_RUNNER = Runner()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +39,9 @@ class Order:
         told: whether the caller brought the state, with instructions that come first.
         metadata: what tools and hooks find in their context.
         watched: whether somebody reads the run's events.
-        parent: the run that hands the work over.
+        parent: the run that this one works for.
+        mailbox: where its events go; None makes one, if they are read.
+        busy: how many agents work for the run at the root of it now; None begins to count.
     """
 
     items: Sequence[Item]
@@ -41,6 +49,8 @@ class Order:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     watched: bool = False
     parent: RunIdentity | None = None
+    mailbox: Mailbox | None = None
+    busy: Busy | None = None
 
 
 class Recipe:
@@ -59,12 +69,19 @@ class Recipe:
     """
 
     def __init__(
-        self, made: AgentDescriptor, *, limits: Limits | None, runner: Runner | None, hooks: Sequence[RunnerHooks]
+        self,
+        made: AgentDescriptor,
+        *,
+        limits: Limits | None,
+        runner: Runner | None,
+        hooks: Sequence[RunnerHooks],
     ) -> None:
         self.made = made
         self.chain = of(made.model)
-        self.tools = made.policy
-        self.runner = Runner() if getattr(made.model, "handles_retries", False) or runner is None else runner
+        self.tools = made.with_handoffs(made.policy)
+        self.given, self._driven = limits, runner
+        self._leads = any(isinstance(tool, AgentTool | Handoff) for tool in self.tools.normalized_tools)
+        self.runner = _RUNNER if getattr(made.model, "handles_retries", False) or runner is None else runner
         self.limits = _limits(limits, runner).within(self.chain.budget)
         self.hooks = tuple(hooks)
         self._request = GenerateContext(
@@ -76,6 +93,11 @@ class Recipe:
         offered = tuple(each for each in self.tools.tools if isinstance(each, ToolSpec))
         self.chain.check({"tools"} if offered else (), replace(self._request, brief=brief, tools=offered))
 
+    @property
+    def patience(self) -> Runner:
+        """How many agents may work for a run, and how deep."""
+        return self._driven or _RUNNER
+
     def begin(self, state: RunState, order: Order) -> Begun:
         """The first step of a run from a state, which becomes the run's own."""
         own, brought = self.made.instructions, state.instructions
@@ -84,13 +106,69 @@ class Recipe:
         request = self._rendered(instructions, (*state.history, *order.items))
         state.instructions = request.brief
         state.task_id = state.task_id or uuid4().hex
-        context = ToolExecutionContext(
-            run_id=state.task_id,
-            agent_name=self.made.name,
-            metadata=order.metadata,
-            run_state=LiveRunView(state.task_id, state.shim_state),
+        return self._begun(state, order, request, messages)
+
+    def take_over(self, stands: LoopState, state: RunState, *, order: Order) -> Begun:
+        """The next step of a run that was another agent's.
+
+        Args:
+            stands: where the run stands.
+            state: the conversation that it began from, whose instructions stay those of the first agent.
+            order: what the run is to do.
+        """
+        begun = self._begun(state, order, self._rendered(self.made.instructions, order.items), ())
+        return replace(begun, next=taken_over(stands, begun.next[0]))
+
+    def member(
+        self, agent: AgentDescriptor, tools: Tools, *, limits: Limits | None = None, hooks: Sequence[RunnerHooks] = ()
+    ) -> Recipe:
+        """What makes the runs of another agent beside or after this one's.
+
+        Args:
+            agent: what it is; without a model it has this one's, and its arguments unless it has some.
+            tools: those of this agent that it may have.
+            limits: of its runs; None takes this agent's.
+            hooks: what is told of them after this agent's hooks.
+        """
+        own, inherits = self.made, agent.model is None
+        made = replace(
+            agent,
+            model=own.model if inherits else agent.model,
+            model_args=agent.model_args or own.model_args if inherits else agent.model_args,
+            tools=agent.tools_under(tools),
+            shims=(*own.shims, *agent.shims) if agent.inherits_shims else agent.shims,
         )
-        crew = self._crew(state, order, request) if order.watched or self.hooks or self.made.shims else None
+        return Recipe(
+            made,
+            limits=limits or self.given,
+            runner=self._driven,
+            hooks=(*self.hooks, *(each for each in hooks if each not in self.hooks)),
+        )
+
+    def _begun(
+        self, state: RunState, order: Order, request: GenerateContext, messages: Sequence[Mapping[str, Any]]
+    ) -> Begun:
+        task_id, parent = state.task_id or "", order.parent
+        view = LiveRunView(task_id, state.shim_state)
+        attended = bool(order.watched or self.hooks or self.made.shims)
+        crew: Crew | None = None
+        context = ToolExecutionContext(
+            run_id=task_id, agent_name=self.made.name, metadata=order.metadata, run_state=view
+        )
+        lead: Lead | None = None
+        if attended or self._leads:
+            run = RunIdentity(
+                agent=self.made.name,
+                task_id=task_id,
+                parent_task_id=None if parent is None else parent.task_id,
+                depth=0 if parent is None else parent.depth + 1,
+                metadata=order.metadata,
+            )
+            crew = self._crew(run, state, order, request) if attended else None
+            lead = Lead(self, order, run=run, crew=crew, busy=order.busy or Busy())
+            context = RunContext(
+                run_id=task_id, agent_name=self.made.name, metadata=order.metadata, run_state=view, lead=lead
+            )
         step = start(
             messages,
             request,
@@ -99,17 +177,9 @@ class Recipe:
             supports=self.chain.supports,
             staged=crew is not None,
         )
-        return Begun(step, context, crew)
+        return Begun(step, context, crew, lead)
 
-    def _crew(self, state: RunState, order: Order, request: GenerateContext) -> Crew:
-        parent = order.parent
-        run = RunIdentity(
-            agent=self.made.name,
-            task_id=state.task_id or "",
-            parent_task_id=None if parent is None else parent.task_id,
-            depth=0 if parent is None else parent.depth + 1,
-            metadata=order.metadata,
-        )
+    def _crew(self, run: RunIdentity, state: RunState, order: Order, request: GenerateContext) -> Crew:
         return Crew(
             run,
             self.hooks,
@@ -117,7 +187,7 @@ class Recipe:
             tools=self.tools,
             request=request,
             state=state,
-            mailbox=Mailbox() if order.watched else None,
+            mailbox=order.mailbox or Mailbox() if order.watched else None,
         )
 
     def _rendered(self, instructions: str | PromptSpec[Any], items: Sequence[Item]) -> GenerateContext:

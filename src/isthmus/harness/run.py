@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace as changed
 
 from isthmus.adapters.views import to_response
+from isthmus.chain.ledger import Attempt
 from isthmus.errors import ChainCut, TierError, TransientError, UnavailableError, UnclassifiedError
 from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import Runner
@@ -51,6 +52,7 @@ class Begun:
     next: Next
     context: ToolExecutionContext
     crew: Crew | None = None
+    lead: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,10 @@ class Run:
         active: what is called: the run's own copy of a chain.
         before: how many tries that had made before.
         tries: how many it had made before the call that is being read.
+        lead: the agent at work, where others may work for it or take over.
+        earlier: the tries of models that were called before, and of those who worked for the run.
+        others: closes the models that are called besides the first.
+        opened: what is called of each model, by its `id`.
     """
 
     state: LoopState
@@ -114,18 +120,30 @@ class Run:
     tries: int = 0
     announced: CallModel | None = None
     op: Operation | None = field(default_factory=begun)
+    lead: Any = None
+    earlier: tuple[Attempt, ...] = ()
+    others: AsyncExitStack | None = None
+    opened: dict[int, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, begun: Begun, before: RunState, *, runner: Runner | None) -> Run:
         """A run at its beginning."""
         state, effects = begun.next
-        retries = (0, passes) if runner is None else (runner.max_attempts - 1, runner.is_retryable or passes)
-        return cls(state, deque(effects), begun.context, begun.crew, before, retries)
+        return cls(state, deque(effects), begun.context, begun.crew, before, retries=_retries(runner), lead=begun.lead)
 
     def begin(self, begun: Begun, before: RunState) -> None:
         """Begin anew from another conversation."""
+        self._take(begun)
+        self.origin = before
+
+    def go_on(self, begun: Begun, runner: Runner | None) -> None:
+        """Go on as another agent."""
+        self._take(begun)
+        self.retries = _retries(runner)
+
+    def _take(self, begun: Begun) -> None:
         (self.state, effects), self.context, self.crew = begun.next, begun.context, begun.crew
-        self.effects, self.origin = deque(effects), before
+        self.effects, self.lead = deque(effects), begun.lead
 
     def next(self) -> Todo | None:
         """The next effect to carry out; None once the run is over."""
@@ -207,8 +225,19 @@ class Run:
         if outcome is None or self.concluded:
             return
         self.concluded = True
-        self.outcome = outcome = replace(outcome, attempts=getattr(self.active, "attempts", ())[self.before :])
+        self.collect()
+        spent = self.state.spent
+        self.outcome = outcome = replace(outcome, attempts=self.earlier, usage=spent.usage, usage_missing=spent.missing)
         ended(self.op, self.context, outcome=outcome)
+
+    def collect(self) -> None:
+        """Enter the tries that were made, and what those spent who have worked for the run."""
+        tries = getattr(self.active, "attempts", ())
+        self.earlier, self.before = (*self.earlier, *tries[self.before :]), len(tries)
+        for outcome in () if self.lead is None else self.lead.ended():
+            self.earlier = (*self.earlier, *outcome.attempts)
+            spent = self.state.spent.add(outcome.usage) if outcome.steps else self.state.spent
+            self.state = changed(self.state, spent=replace(spent, missing=spent.missing or outcome.usage_missing))
 
     def _hear(self, step: StepResult | None) -> None:
         if self.crew is not None:
@@ -221,6 +250,8 @@ class Run:
         elif isinstance(effect, RunTools):
             async for event in self._run_tools(effect):
                 yield event
+            if self.lead is not None:
+                self.collect()
             self.report(ToolsRan(self.results))
             if self.crew is not None:
                 self.crew.at("tool_round_end", self.state)
@@ -235,6 +266,8 @@ class Run:
 
     async def _run_tools(self, effect: RunTools) -> AsyncGenerator[AgentEvent | RunEvent, None]:
         calls = {call.call_id or "": call for call in effect.calls}
+        if self.lead is not None:
+            self.lead.active = self.active
         results = ToolExecutor(around=around_tools(self.op)).results(
             effect.calls, tools=effect.tools, context=self.context, used=effect.used, on_tool_start=self._starts
         )
@@ -286,6 +319,10 @@ class Run:
             return Aborted(results=self.results, started=self.started)
         step = self.passage.read(self.reading.partial(UnclassifiedError("the run was stopped")))
         return Aborted(step, self.passage.said(step, whole=False))
+
+
+def _retries(runner: Runner | None) -> tuple[int, Callable[[Exception], bool]]:
+    return (0, passes) if runner is None else (runner.max_attempts - 1, runner.is_retryable or passes)
 
 
 def raise_failure(outcome: Outcome) -> None:
