@@ -83,7 +83,7 @@ def start(
     kept, notes = paired(messages)
     limits = limits or Limits()
     state = LoopState(
-        request=replace(request, output=None),
+        request=request if request.output is None else replace(request, output=None),
         repair=repairing(request.output, supports, retries=limits.max_repairs),
         tools=tools or Tools(),
         limits=limits,

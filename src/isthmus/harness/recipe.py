@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os import urandom
 from typing import Any
-from uuid import uuid4
 
 from isthmus.chain import of
 from isthmus.harness.agenttool import AgentTool, RunContext
@@ -84,7 +84,8 @@ class Recipe:
         self.runner = _RUNNER if getattr(made.model, "handles_retries", False) or runner is None else runner
         self.limits = _limits(limits, runner).within(self.chain.budget)
         self.hooks = tuple(hooks)
-        self._request = GenerateContext(
+        # Agents mostly say the same, and a request takes longer to make than to compare.
+        self._last = self._request = GenerateContext(
             max_output_tokens=made.max_output_tokens,
             output=resolve_output_schema(made.output),
             options=dict(made.model_args),
@@ -105,7 +106,7 @@ class Recipe:
         messages = (*messages_of(state.history, "history"), *messages_of(order.items, "input"))
         request = self._rendered(instructions, (*state.history, *order.items))
         state.instructions = request.brief
-        state.task_id = state.task_id or uuid4().hex
+        state.task_id = state.task_id or urandom(16).hex()
         return self._begun(state, order, request, messages)
 
     def take_over(self, stands: LoopState, state: RunState, *, order: Order) -> Begun:
@@ -199,7 +200,9 @@ class Recipe:
             forms = (each.template.output_schema for each in prompts if each.template.response_format() is not None)
             output = next(forms, None)
         brief = instructions if isinstance(instructions, str) else render_instruction_text(instructions)
-        return replace(self._request, brief=brief, output=output)
+        if brief != self._last.brief or output is not self._last.output:
+            self._last = replace(self._request, brief=brief, output=output)
+        return self._last
 
 
 def _limits(limits: Limits | None, runner: Runner | None) -> Limits:
