@@ -7,15 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
+    from isthmus.harness.approval import ApprovalShim
     from isthmus.harness.descriptor import AgentDescriptor, Runner
-    from isthmus.harness.errors import AgentFileError, SnapshotError, StateConflictError, ToolNameCollisionError
+    from isthmus.harness.errors import (
+        AgentFileError,
+        ApprovalError,
+        JournalError,
+        SnapshotError,
+        StateConflictError,
+        ToolNameCollisionError,
+    )
+    from isthmus.harness.journal import Journal, SqliteJournal
     from isthmus.harness.limits import Limits
     from isthmus.harness.outcome import Outcome
+    from isthmus.harness.pending import ApprovalRequest, Decision
     from isthmus.harness.result import RunResult
+    from isthmus.harness.resume import Resume
     from isthmus.harness.runevents import RunEvent, RunEventKind, StateSnapshot
     from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
     from isthmus.harness.runstream import RunEventStream, RunStream
-    from isthmus.harness.shims import BoundShim, DelegatingBoundShim, DelegatingShim, PreparedTurn, Shim, TurnState
+    from isthmus.harness.shims import (
+        BoundShim,
+        DelegatingBoundShim,
+        DelegatingShim,
+        PreparedTurn,
+        Ruling,
+        Shim,
+        TurnState,
+    )
     from isthmus.harness.snapshot import AgentId, AgentSnapshot
     from isthmus.harness.sqlstores import PostgresStateStore, SqliteStateStore
     from isthmus.harness.state import RunState
@@ -29,16 +48,24 @@ _PLACES = {
     "AgentFileError": "isthmus.harness.errors",
     "AgentId": "isthmus.harness.snapshot",
     "AgentSnapshot": "isthmus.harness.snapshot",
+    "ApprovalError": "isthmus.harness.errors",
+    "ApprovalRequest": "isthmus.harness.pending",
+    "ApprovalShim": "isthmus.harness.approval",
     "BoundShim": "isthmus.harness.shims",
+    "Decision": "isthmus.harness.pending",
     "DefaultAgent": "isthmus.harness.agents",
     "DelegatingBoundShim": "isthmus.harness.shims",
     "DelegatingShim": "isthmus.harness.shims",
+    "Journal": "isthmus.harness.journal",
+    "JournalError": "isthmus.harness.errors",
     "JsonFileStateStore": "isthmus.harness.stores",
     "Limits": "isthmus.harness.limits",
     "MemoryStateStore": "isthmus.harness.stores",
     "Outcome": "isthmus.harness.outcome",
     "PostgresStateStore": "isthmus.harness.sqlstores",
     "PreparedTurn": "isthmus.harness.shims",
+    "Resume": "isthmus.harness.resume",
+    "Ruling": "isthmus.harness.shims",
     "RunEvent": "isthmus.harness.runevents",
     "RunEventKind": "isthmus.harness.runevents",
     "RunEventStream": "isthmus.harness.runstream",
@@ -50,6 +77,7 @@ _PLACES = {
     "RunnerHooks": "isthmus.harness.runnerhooks",
     "Shim": "isthmus.harness.shims",
     "SnapshotError": "isthmus.harness.errors",
+    "SqliteJournal": "isthmus.harness.journal",
     "SqliteStateStore": "isthmus.harness.sqlstores",
     "StateConflictError": "isthmus.harness.errors",
     "StateSnapshot": "isthmus.harness.runevents",
@@ -65,16 +93,24 @@ __all__ = [
     "AgentFileError",
     "AgentId",
     "AgentSnapshot",
+    "ApprovalError",
+    "ApprovalRequest",
+    "ApprovalShim",
     "BoundShim",
+    "Decision",
     "DefaultAgent",
     "DelegatingBoundShim",
     "DelegatingShim",
+    "Journal",
+    "JournalError",
     "JsonFileStateStore",
     "Limits",
     "MemoryStateStore",
     "Outcome",
     "PostgresStateStore",
     "PreparedTurn",
+    "Resume",
+    "Ruling",
     "RunEvent",
     "RunEventKind",
     "RunEventStream",
@@ -86,6 +122,7 @@ __all__ = [
     "RunnerHooks",
     "Shim",
     "SnapshotError",
+    "SqliteJournal",
     "SqliteStateStore",
     "StateConflictError",
     "StateSnapshot",

@@ -36,9 +36,9 @@ async def drive(
     try:
         if kept is not None:
             await kept.begin(run)
-        if run.crew is not None:
+        if run.attended:
             watch.task = asyncio.current_task(loop)
-            await run.crew.begin(run.state)
+            await run.open(None if kept is None else kept.turn)
         async with model.open_run() as active:
             run.active, run.before = active, len(getattr(active, "attempts", ()))
             while not run.closing and (effect := run.next()) is not None:
@@ -49,6 +49,8 @@ async def drive(
                             yield event
                             watch.task = asyncio.current_task(loop)
                     continue
+                if run.log is not None:
+                    await run.log.demand()
                 broken: TierError | None = None
                 stream, passage = run.call(active, effect)
                 plain, keep = passage.plain, passage.pieces.append
@@ -79,10 +81,14 @@ async def drive(
         watch.stop()
         failure = sys.exception()
         run.stop(failure)
-        if run.crew is not None:
-            await _part(run, run.crew, failure)
-        if kept is not None:
-            kept.turn.leave()
+        try:
+            if run.crew is not None:
+                await _part(run, run.crew, failure)
+        finally:
+            if kept is not None:
+                kept.turn.leave()
+            if run.log is not None:
+                await run.log.close(run.outcome, failed=failure is not None)
         run.conclude()
         for told in () if isinstance(failure, GeneratorExit | asyncio.CancelledError) else run.told():
             yield told
@@ -131,6 +137,9 @@ class Kept:
         if run.outcome is None or run.outcome.outcome == "failed":
             return
         run.conclude()
+        if run.back is not None and run.back.committed:
+            run.end(run.outcome, committed=True)
+            return
         try:
             await self.turn.commit(run.end(run.outcome, committed=True).run_state)
         finally:

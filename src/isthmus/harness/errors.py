@@ -30,3 +30,11 @@ class AgentFileError(IsthmusError, ValueError):
 
 class ToolNameCollisionError(IsthmusError, ValueError):
     """A shim adds a tool under a name that is taken; names it."""
+
+
+class ApprovalError(IsthmusError, ValueError):
+    """A run that waits for decisions and did not get them, or a decision of something else; nothing was run."""
+
+
+class JournalError(IsthmusError, RuntimeError):
+    """A journal that cannot be written or read, or does not fit the run; says what to do."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -12,8 +12,10 @@ from msgspec.structs import replace as changed
 
 from isthmus.adapters.views import to_response
 from isthmus.errors import ChainCut, TierError, TransientError, UnavailableError, UnclassifiedError
+from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import Runner
+from isthmus.harness.docket import Docket, Plan, planned_round
 from isthmus.harness.effects import (
     Aborted,
     CallModel,
@@ -21,6 +23,7 @@ from isthmus.harness.effects import (
     Effect,
     Emit,
     Failed,
+    Held,
     PrepareTurn,
     Replied,
     Report,
@@ -31,8 +34,10 @@ from isthmus.harness.loop import Next, advance
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.passage import Passage
+from isthmus.harness.recovery import Comeback, claimed
 from isthmus.harness.result import RunResult
 from isthmus.harness.runevents import RunEvent
+from isthmus.harness.runlog import RunLog
 from isthmus.harness.state import RunState
 from isthmus.models.events import Call, Event, FinishReason, Reset, StepResult
 from isthmus.models.executor import ToolExecutor, ToolResult
@@ -43,13 +48,15 @@ from isthmus.observability import hooks
 AgentEvent: TypeAlias = Event | ToolResult
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Begun:
     """The first step of a run, and what it has for all its steps."""
 
     next: Next
     context: ToolExecutionContext
     crew: Crew | None = None
+    back: Comeback | None = None
+    log: RunLog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,9 @@ class Run:
         crew: who attends it.
         origin: the conversation that it began from.
         retries: how often a model call that failed before any content may be made anew, and after which failures.
+        back: where it comes back to, if it stopped before.
+        log: its journal.
+        docket: what is known of the calls that it stopped at, until they are run.
         replies: what the models have replied.
         error: what went wrong outside of the machine, e.g. where the conversation is kept.
         ended: the result, once it was made.
@@ -97,6 +107,9 @@ class Run:
     crew: Crew | None
     origin: RunState
     retries: tuple[int, Callable[[Exception], bool]]
+    back: Comeback | None = None
+    log: RunLog | None = None
+    docket: Docket | None = None
     replies: tuple[StepResult, ...] = ()
     error: Exception | None = None
     ended: RunResult | None = None
@@ -118,12 +131,18 @@ class Run:
         """A run at its beginning."""
         state, effects = begun.next
         retries = (0, passes) if runner is None else (runner.max_attempts - 1, runner.is_retryable or passes)
-        return cls(state, deque(effects), begun.context, begun.crew, before, retries)
+        run = cls(state, deque(effects), begun.context, begun.crew, before, retries)
+        if begun.back is not None or begun.log is not None:
+            run.begin(begun, before)
+        return run
 
     def begin(self, begun: Begun, before: RunState) -> None:
         """Begin anew from another conversation."""
         (self.state, effects), self.context, self.crew = begun.next, begun.context, begun.crew
         self.effects, self.origin = deque(effects), before
+        self.back, self.log = begun.back, begun.log
+        if self.back is not None:
+            self.docket, self.replies = self.back.docket, self.back.replies
 
     def next(self) -> Todo | None:
         """The next effect to carry out; None once the run is over."""
@@ -152,6 +171,34 @@ class Run:
         self.passage = Passage(effect)
         return self.reading, self.passage
 
+    @property
+    def attended(self) -> bool:
+        """Whether somebody is to be told that it begins."""
+        return self.crew is not None or self.log is not None or self.back is not None
+
+    async def open(self, turn: Turn | None) -> None:
+        """Say in the journal, in the conversation and to those who attend that the run begins, or goes on.
+
+        Args:
+            turn: its turn at the conversation; None where there is none.
+
+        Raises:
+            JournalError: the journal cannot be written, or another process goes on with the run.
+            StateConflictError: another process has taken the decisions.
+        """
+        back = self.back
+        claims = back is not None and back.claims and turn is not None
+        if claims:
+            self.origin.revision += 1
+        if self.log is not None:
+            await self.log.open(self.origin.shim_state)
+        if claims and turn is not None:
+            await turn.commit(claimed(self.origin))
+        if self.crew is not None:
+            await self.crew.begin(self.state)
+            if back is not None and back.shims is not None:
+                self.crew.restore(back.shims)
+
     async def replied(self, effect: CallModel, failure: TierError | None) -> None:
         """Report the end of a model call; text that is still held back is shown first."""
         stream, passage = self.reading, self.passage
@@ -163,7 +210,10 @@ class Run:
             self.replies = (*self.replies, step)
             self._hear(step)
             tier = getattr(self.active, "served", None)
-            self.report(Replied(step, passage.said(step, whole=failure is None), tier))
+            said = passage.said(step, whole=failure is None)
+            if self.log is not None and step.finish != FinishReason.ERROR_POST:
+                await self.log.reply(step, said, tier=tier)
+            self.report(Replied(step, said, tier))
         elif self.tried < self.retries[0] and self.retries[1](failure):
             self.tried += 1
             self.state = changed(self.state, spent=self.state.spent.add(failure.usage))
@@ -227,11 +277,22 @@ class Run:
         if isinstance(effect, Emit):
             yield effect.event
         elif isinstance(effect, RunTools):
-            async for event in self._run_tools(effect):
-                yield event
-            self.report(ToolsRan(self.results))
-            if self.crew is not None:
-                self.crew.at("tool_round_end", self.state)
+            plan, effect = await planned_round(
+                effect,
+                self.docket,
+                crew=self.crew,
+                stands=self.state,
+                model=self.active,
+                run_id=self.context.run_id or "",
+            )
+            if plan is not None and plan.asked:
+                self.report(Held(self.context.run_id or "", plan.asked, plan.answered))
+            else:
+                async for event in self._run_tools(effect, plan):
+                    yield event
+                self.report(ToolsRan(self.results))
+                if self.crew is not None:
+                    self.crew.at("tool_round_end", self.state)
         elif self.crew is not None:
             await self._attend(self.crew, effect)
         for told in self.told():
@@ -241,10 +302,19 @@ class Run:
         """What is to be read of those who attend the run."""
         return () if self.crew is None else self.crew.events()
 
-    async def _run_tools(self, effect: RunTools) -> AsyncGenerator[AgentEvent | RunEvent, None]:
+    async def _run_tools(self, effect: RunTools, plan: Plan | None) -> AsyncGenerator[AgentEvent | RunEvent, None]:
         calls = {call.call_id or "": call for call in effect.calls}
-        results = ToolExecutor().results(
-            effect.calls, tools=effect.tools, context=self.context, used=effect.used, on_tool_start=self._starts
+        for known in () if plan is None else plan.answered.values():
+            if self.docket is not None and known.call_id in self.docket.results:
+                self.results = (*self.results, known)
+            else:
+                await self._answered(calls[known.call_id], known)
+                yield known
+        self.docket = None
+        run = effect.calls if plan is None else plan.run
+        told = None if self.log is None else self._recorded(plan)
+        results = ToolExecutor(on_result=told).results(
+            run, tools=effect.tools, context=self.context, used=effect.used, on_tool_start=self._starts
         )
         mailbox = None if self.crew is None else self.crew.mailbox
         async with aclosing(results):
@@ -252,11 +322,21 @@ class Run:
             async with aclosing(events):
                 async for item in events:
                     if isinstance(item, ToolResult):
+                        item = item if plan is None else plan.shown(item)
                         await self._answered(calls[item.call_id], item)
                     yield item
 
+    def _recorded(self, plan: Plan | None) -> Callable[[ToolResult], Awaitable[None]]:
+        async def record(result: ToolResult) -> None:
+            if self.log is not None:
+                await self.log.result(result if plan is None else plan.shown(result))
+
+        return record
+
     async def _answered(self, call: Call, result: ToolResult) -> None:
         self.results = (*self.results, result)
+        if self.log is not None:
+            await self.log.result(result)
         hooks.emit(
             hooks.ToolEnded(tool=result.tool, call_id=result.call_id, seconds=result.seconds, outcome=result.outcome)
         )
@@ -266,7 +346,10 @@ class Run:
     async def _attend(self, crew: Crew, effect: Todo) -> None:
         """The steps around a model call."""
         if isinstance(effect, PrepareTurn):
-            self.report(await crew.prepare(self.state, self.active))
+            prepared = await crew.prepare(self.state, self.active)
+            if self.log is not None:
+                self.log.prepared(None if prepared.messages is self.state.messages else prepared.messages)
+            self.report(prepared)
             crew.at("turn_prepared", self.state)
         elif isinstance(effect, Heard):
             broken = effect.step is None or effect.step.finish == FinishReason.ERROR_POST
@@ -278,6 +361,8 @@ class Run:
         self.started = self.started | {call.call_id or ""}
         if self.crew is not None:
             await self.crew.tool_starts(call)
+        if self.log is not None:
+            await self.log.starts(call)
 
     def stop(self, error: BaseException | None = None) -> None:
         """Settle the outcome of a run that did not come to its end, with what it had."""

@@ -78,6 +78,7 @@ class _Batch:
     tools: Tools
     started: Callable[[Call], Any] | None
     ended: Callable[[Call, Any], Any] | None
+    answered: Callable[[ToolResult], Any] | None
     stop: CancellationToken
 
     async def tell(self, told: Callable[..., Any] | None, *what: Any) -> None:
@@ -92,10 +93,15 @@ class ToolExecutor:
 
     Args:
         adapter: makes the messages that `execute` returns; None makes those of Chat Completions, the neutral history.
+        on_result: told of the result of each call that was run, as soon as it is there, while others of its reply may
+            still run; may be async.
     """
 
-    def __init__(self, adapter: ToolOutputAdapter | None = None) -> None:
+    def __init__(
+        self, adapter: ToolOutputAdapter | None = None, *, on_result: Callable[[ToolResult], Any] | None = None
+    ) -> None:
         self._adapter = adapter or ChatCompletionsOutputAdapter()
+        self._on_result = on_result
 
     async def execute(
         self,
@@ -163,7 +169,11 @@ class ToolExecutor:
             used: how often each tool has run in this run before, for `tool_call_limits`.
         """
         batch = _Batch(
-            tools=tools, started=on_tool_start, ended=on_tool_end, stop=cancellation_token or CancellationToken()
+            tools=tools,
+            started=on_tool_start,
+            ended=on_tool_end,
+            answered=self._on_result,
+            stop=cancellation_token or CancellationToken(),
         )
         plan = _plan(batch.tools, calls, context, used=dict(used or {}))
         if not tools.parallel_tool_calls or len(plan) == 1:
@@ -238,7 +248,9 @@ async def _run(batch: _Batch, item: _Ready) -> ToolResult:
     await batch.tell(batch.started, item.call)
     value, content, outcome = await _attempts(batch, item)
     await batch.tell(batch.ended, item.call, value)
-    return _answer(item.call, content, outcome, monotonic() - began)
+    result = _answer(item.call, content, outcome, monotonic() - began)
+    await batch.tell(batch.answered, result)
+    return result
 
 
 _Attempt: TypeAlias = tuple[Any, str | list[dict[str, Any]], str]
