@@ -175,7 +175,7 @@ async def test_a_missing_decision_is_named() -> None:
 
 
 async def test_a_decision_counts_once() -> None:
-    """The same decision twice in one list is one; a second resume finds nothing that waits; two that differ are none."""
+    """The same one twice in a list is one; a second resume finds nothing that waits; two that differ are none."""
     desk = Desk()
     agent = teller(desk)
     (request,) = (await agent.run("pay the bill")).pending

@@ -217,7 +217,7 @@ class DefaultAgent:
         if before and (self._conversation is not None or given is not None):
             raise ValueError("history: there is a conversation already; run(RunState(history=…)) takes its place")
         if self._conversation is not None:
-            turn = Turn(self._conversation, given)
+            turn = Turn(self._conversation, given, resumes=isinstance(input, Resume))
             return turn.before(), turn
         if given is not None:
             return given.copy(), None
