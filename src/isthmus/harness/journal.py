@@ -104,6 +104,7 @@ class SqliteJournal:
         self._timeout = timeout
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
+        self._checked = False
 
     def __repr__(self) -> str:
         return f"SqliteJournal({str(self.path)!r})"
@@ -144,7 +145,7 @@ class SqliteJournal:
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         with self._lock:
-            connection, self._connection = self._connection, None
+            connection, self._connection, self._checked = self._connection, None, False
             if connection is not None:
                 connection.close()
 
@@ -179,8 +180,10 @@ class SqliteJournal:
                 return
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             with connection:
-                self._check(connection, writes)
+                if not self._checked:
+                    self._check(connection)
                 yield connection
+            self._checked = True
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -203,7 +206,7 @@ class SqliteJournal:
             self._connection = connection
         return self._connection
 
-    def _check(self, connection: sqlite3.Connection, writes: bool) -> None:
+    def _check(self, connection: sqlite3.Connection) -> None:
         for making in _TABLES:
             connection.execute(making)
         row = connection.execute("SELECT version FROM isthmus_schema WHERE part = 'journal'").fetchone()
