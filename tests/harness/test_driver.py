@@ -14,9 +14,10 @@ from isthmus.chain import Budget, define_chain
 from isthmus.conformance import scripted
 from isthmus.errors import CutReason, ProtocolError, TierError, TransientError
 from isthmus.harness.agents import DefaultAgent
-from isthmus.harness.history import NOT_EXECUTED, UNKNOWN, paired
+from isthmus.harness.history import NOT_EXECUTED, UNKNOWN
 from isthmus.harness.limits import Limits
 from isthmus.harness.loop import CUT_OFF
+from isthmus.harness.pairing import paired
 from isthmus.harness.runstream import RunStream
 from isthmus.models.cancellation import CancellationToken
 from isthmus.models.events import Call, CallDelta, Finish, Native, Reasoning, Reset, Text

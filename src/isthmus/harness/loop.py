@@ -35,11 +35,10 @@ from isthmus.harness.history import (
     UNKNOWN,
     Message,
     Said,
-    all_call_ids,
-    paired,
 )
 from isthmus.harness.limits import Limits
 from isthmus.harness.loopstate import LoopState
+from isthmus.harness.pairing import all_call_ids, paired
 from isthmus.harness.pending import Pending
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, FinishReason, Note, NoteCode, Reset, StepResult, Text
