@@ -34,11 +34,7 @@ async def drive(
     loop = asyncio.get_running_loop()
     watch.start(loop)
     try:
-        if kept is not None:
-            await kept.begin(run)
-        if run.attended:
-            watch.task = asyncio.current_task(loop)
-            await run.open(None if kept is None else kept.turn)
+        await _open(run, kept, watch)
         async with model.open_run() as active:
             run.active, run.before = active, len(getattr(active, "attempts", ()))
             while not run.closing and (effect := run.next()) is not None:
@@ -80,20 +76,34 @@ async def drive(
     finally:
         watch.stop()
         failure = sys.exception()
-        run.stop(failure)
-        try:
-            if run.crew is not None:
-                await _part(run, run.crew, failure)
-        finally:
-            if kept is not None:
-                kept.turn.leave()
-            if run.log is not None:
-                await run.log.close(run.outcome, failed=failure is not None)
-        run.conclude()
+        await _close(run, kept, failure)
         for told in () if isinstance(failure, GeneratorExit | asyncio.CancelledError) else run.told():
             yield told
     if run.outcome is not None:
         raise_failure(run.outcome)
+
+
+async def _open(run: Run, kept: Kept | None, watch: Watchdog) -> None:
+    """Wait for the run's turn, and say that it begins."""
+    if kept is not None:
+        await kept.begin(run)
+    if run.attended:
+        watch.task = asyncio.current_task()
+        await run.open(None if kept is None else kept.turn)
+
+
+async def _close(run: Run, kept: Kept | None, error: BaseException | None) -> None:
+    """Settle what became of a run, let everybody go, and close its journal."""
+    run.stop(error)
+    try:
+        if run.crew is not None:
+            await _part(run, run.crew, error)
+    finally:
+        if kept is not None:
+            kept.turn.leave()
+        if run.log is not None:
+            await run.log.close(run.outcome, failed=error is not None)
+    run.conclude()
 
 
 async def _part(run: Run, crew: Crew, error: BaseException | None) -> None:
