@@ -1,4 +1,4 @@
-"""Calls that need a person's leave: asked, kept, decided, and run once."""
+"""F13: calls that need a person's leave: asked, kept, decided, and run once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that are taken up from their journal, from wherever they stopped."""
+"""F13: runs that are taken up from their journal, from wherever they stopped."""
 
 from __future__ import annotations
 
