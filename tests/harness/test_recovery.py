@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from isthmus.errors import ChainExhausted, CutReason
+from isthmus.errors import ChainExhausted, CutReason, TransientError
 from isthmus.harness import (
     AgentDescriptor,
     ApprovalError,
@@ -543,3 +543,36 @@ def test_a_result_and_side_events_survive() -> None:
     assert again.calls[1].input is None
     result = ToolResult("c", "t", [{"type": "text", "text": "x"}], "error", 1.5)
     assert decoded_result(json.loads(json.dumps(encoded_result(result)))) == result
+
+
+async def test_a_run_that_was_cut_in_a_reply_is_not_gone_on_with() -> None:
+    """Its text was handed out; the error says how to go on from before it."""
+    tape = Tape()
+    broken = [Text("half an"), TransientError("gone")]
+    state = RunState(history=[{"role": "user", "content": "go"}], task_id=RUN)
+    result = await worker(Bench(), tape, Turns(TURNS[0], broken)).run(state)
+    assert result.outcome.reason == CutReason.STREAM_ERROR
+    model = Turns(says("x"))
+    agent = worker(Bench(), tape, model)
+    with pytest.raises(JournalError, match="stream-error"):
+        await agent.resume(RUN)
+    assert model.seen == []
+    assert (await agent.fork(agent.rewind(RUN, step=1))).text == "x"
+
+
+async def test_the_reader_of_events_sees_what_is_new() -> None:
+    """A run that is taken up shows its own steps, and none that were shown before."""
+    _, tape = await whole()
+    count = tape.kinds(RUN).index("reply", 2)
+    agent = worker(Bench(), tape.cut(RUN, count), Turns(*TURNS[1:]))
+    async with agent.run_events(Resume(run_id=RUN)) as events:
+        kinds = [event.kind async for event in events if event.kind != "model_stream"]
+    assert kinds.count("llm_start") == 2
+    assert kinds.count("tool_start") == 1
+    assert (kinds[0], kinds[-1]) == ("agent_start", "agent_end")
+
+
+async def test_a_run_is_not_taken_up_in_a_fork() -> None:
+    """It would run its calls beside the conversation, which could run them again."""
+    with pytest.raises(ValueError, match="rewind"):
+        await DefaultAgent(model=Turns(says("x"))).fork(Resume())

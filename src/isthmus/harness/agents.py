@@ -319,8 +319,13 @@ class DefaultAgent:
             metadata: what tools find in their context.
 
         Raises:
+            ValueError: a run is to be taken up: that changes the conversation.
             TierError: the run failed, without any answer.
         """
+        if isinstance(input, Resume):
+            raise ValueError(
+                "fork: a run is taken up where it stopped, once: resume it; agent.rewind() gives a state to fork"
+            )
         given = input if isinstance(input, RunState) else None
         state = (given or self.run_state or RunState()).copy()
         state.task_id = None

@@ -13,6 +13,7 @@ from isthmus.adapters.views import to_response
 from isthmus.harness.docket import Docket
 from isthmus.harness.effects import (
     CallModel,
+    Done,
     Effect,
     Emit,
     Prepared,
@@ -56,6 +57,7 @@ class Comeback:
         brief: the system text that it began with; None takes the agent's.
         form: the form of its answer, as it is asked for.
         claims: whether decisions are used up, so that the conversation must say so before anything runs.
+        ended: how the run ended; empty if it did not.
         committed: whether the conversation has what the run left.
         replies: what the models replied so far.
         shims: what the shims kept when it stopped; None leaves what the state has.
@@ -73,6 +75,7 @@ class Comeback:
     brief: str | None = None
     form: Any = None
     claims: bool = False
+    ended: str = ""
     committed: bool = False
     replies: tuple[StepResult, ...] = ()
     shims: Mapping[str, Any] | None = None
@@ -93,7 +96,11 @@ class Comeback:
             self.docket, results=steps.results, decisions=steps.decisions, started=frozenset(steps.started)
         )
         self.replies, self.shims = tuple(steps.replies), steps.shims
-        return steps.state, tuple(effect for effect in steps.effects if not isinstance(effect, Emit))
+        effects = tuple(effect for effect in steps.effects if not isinstance(effect, Emit))
+        if self.ended and not any(isinstance(effect, Done) for effect in effects):
+            # It was cut in the middle of a reply, or before one, and what there was of that was handed out.
+            raise JournalError(f"the run has ended ({self.ended}): agent.rewind(run_id) gives a state to fork from")
+        return steps.state, effects
 
 
 class _Steps:
@@ -143,7 +150,7 @@ class _Steps:
                 messages, _ = rejoined(given, record.get("left", ()), context=self._context)
             self._advance(Prepared(messages, self.state.tools, request.brief, request.options))
         if not any(isinstance(effect, CallModel) for effect in self.effects):
-            raise JournalError("a reply where none was due: the records of two runs are mixed")
+            raise JournalError("a reply where none was due: the agent's limits are lower now, or records are mixed")
         step = decoded_step(record["step"])
         self._advance(Replied(step, Said(*record["said"]), record["tier"]))
         self.replies.append(step)
@@ -237,7 +244,8 @@ def from_journal(resume: Resume, state: RunState, *, journal: Journal | None, ag
     _become(state, begun, run_id)
     found = pending_in(messages)
     earlier = [Decision(**each) for each in begun["decisions"]]
-    ended = bool(rest) and rest[-1].get("kind") == "end"
+    last = rest[-1] if rest else {}
+    ended = f"{last.get('outcome')}, {last.get('reason')}" if last.get("kind") == "end" else ""
     opening = {
         "kind": "resumed",
         "run": run_id,
@@ -259,6 +267,7 @@ def from_journal(resume: Resume, state: RunState, *, journal: Journal | None, ag
         place=place,
         brief=begun["brief"],
         form=begun.get("form"),
+        ended=ended,
         committed=committed,
     )
 
