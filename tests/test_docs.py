@@ -16,6 +16,7 @@ import pytest
 
 from isthmus.conformance import LAWS
 from isthmus.conformance.laws import law_table
+from isthmus.observability.catalogue import tables
 from support.plugin import plugin_flags
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -133,6 +134,12 @@ def test_the_table_of_laws_is_the_one_in_the_code() -> None:
     """The page on conformance shows the laws as they are; `scripts/docs` writes them anew."""
     page = (ROOT / "docs/conformance.md").read_text(encoding="utf-8")
     assert page.partition("<!-- laws -->\n")[2].partition("<!-- end -->")[0] == law_table() + "\n"
+
+
+def test_the_tables_of_telemetry_are_those_in_the_code() -> None:
+    """The page on telemetry shows all spans, attributes, events and metrics; `scripts/docs` writes them anew."""
+    page = (ROOT / "docs/telemetry.md").read_text(encoding="utf-8")
+    assert page.partition("<!-- telemetry -->\n")[2].partition("<!-- end -->")[0] == tables() + "\n"
 
 
 def test_each_fault_class_is_tied_to_a_law_or_to_what_it_waits_for() -> None:

@@ -208,3 +208,23 @@ def test_an_interrupt_in_the_middle_of_a_wait_closes_the_source() -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert closed.wait(10)
+
+
+async def test_what_is_left_over_in_a_loop_of_its_own_is_ended():
+    """In a loop that runs already, too, tasks that outlive the work are cancelled, and may clean up."""
+    ended: list[str] = []
+
+    async def background() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("cleaned up")
+
+    async def work() -> None:
+        tasks.append(asyncio.create_task(background()))
+        await asyncio.sleep(0)
+
+    tasks: list[asyncio.Task[None]] = []
+    run_sync(work)
+    assert ended == ["cleaned up"]

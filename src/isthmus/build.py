@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from isthmus.models.events import Event, FinishReason, StepResult
 from isthmus.models.limits import RateLimiter
 from isthmus.models.output import OutputSchema, resolve_output_schema
 from isthmus.models.repair import answered, refused, repairing
+from isthmus.observability.configured import observe, said_of
 from isthmus.settings import LLM_KEYS, Layer, Setting, Settings, Table, hidden, load_settings, moved, unknown_key
 from isthmus.settings.keys import TIER_KEYS
 from isthmus.sync import iterate_sync, run_sync
@@ -93,6 +94,7 @@ def load(source: str | os.PathLike[str] | Settings | None = None, **overrides: A
     overrides = hidden(overrides)
     settings = _settings(source, overrides)
     tables = connections(settings)
+    observe(settings)
     tiers = tuple([_tier(table) for table in tables])
     check_production(settings, [table["provider"] for table in tables], tiers=tiers)
     options = chain_options({key: item for key, item in settings.chain.items() if key != "production"})
@@ -216,6 +218,7 @@ def findings(settings: Settings) -> Iterator[str]:
         if variable:
             yield f"{variable}: {'set' if os.environ.get(variable) else 'not set'}"
         yield from getattr(adapter, "diagnose", tuple)()
+    yield from said_of(settings)
     load(settings)
 
 
@@ -393,8 +396,4 @@ def stream_sync(source: Any, prompt: str | GenerateContext | None = None) -> Gen
         return iterate_sync(lambda: source)
     ctx = GenerateContext(messages=({"role": "user", "content": prompt},)) if isinstance(prompt, str) else prompt
     target, _ = _target(source)
-
-    def begin() -> AsyncIterator[Event]:
-        return of(target).stream(ctx)
-
-    return iterate_sync(begin, lambda: _close(target))
+    return iterate_sync(lambda: of(target).stream(ctx), lambda: _close(target))

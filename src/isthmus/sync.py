@@ -116,6 +116,11 @@ class LoopThread:
     async def _ending(self, last: Coroutine[Any, Any, None] | None) -> None:
         if last is not None:
             await last
+        # As `asyncio.run` does: what is left over would never run again, nor let go of what it holds.
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
 
 

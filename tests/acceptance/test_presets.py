@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -411,6 +412,14 @@ def test_every_preset_keeps_the_laws(name: str) -> None:
     ]
     report = asyncio.run(conform(registry.resolve(name).factory, recordings=recordings[:4]))
     assert not report.findings, report.table()
+
+
+def test_every_provider_stands_in_the_readme() -> None:
+    """Its table of providers names all that come with the library, and no others."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("## Providers")[2].partition("## ")[0]
+    named = {name for line in table.splitlines() for name in re.findall(r"`([^`]+)`", line[2:].partition("|")[0])}
+    assert named - {"package.module:Class"} == set(registry.built_in())
 
 
 def test_every_preset_stands_on_a_page() -> None:

@@ -13,6 +13,7 @@ import isthmus.models as door
 from isthmus.models import run
 
 NAMES = [
+    "AdaptiveConcurrencyLimiter",
     "ESCAPE_SEQUENCE_RETRY_MESSAGE",
     "SCHEMA_NORMALIZATION_ERROR",
     "DEFAULT_RETRY_STATUS_CODES",

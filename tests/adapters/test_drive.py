@@ -225,16 +225,17 @@ async def test_a_401_asks_for_a_new_key_once(command: bool, answers: list[Any], 
 
 async def test_listeners_see_the_wire_without_keys() -> None:
     """F29: request, head and every piece of the body are shown to listeners, with the key taken out everywhere."""
-    records: list[Any] = []
+    every: list[Any] = []
     echo = text(f"your key is {CANARY}")
     refused = [whole(json.dumps({"error": f"bad {CANARY}"}).encode(), 400)]
     async with LoopbackServer([stream(echo, 0.02, END, DONE), refused]) as server:
         adapter = Toy(server.url, KeySource(api_key=CANARY))
-        with hooks.sink(records.append):
+        with hooks.sink(every.append):
             assert CANARY in said(await events(adapter))
             with pytest.raises(TierError):
                 await events(adapter)
         await adapter.aclose()
+    records = [record for record in every if type(record).__name__.startswith("Wire")]
     assert [type(record).__name__ for record in records] == [
         *("WireSent", "WireReceived", "WireChunk", "WireChunk"),
         *("WireSent", "WireReceived", "WireChunk"),
@@ -244,7 +245,7 @@ async def test_listeners_see_the_wire_without_keys() -> None:
     assert {record.url for record in records} == {server.url + "/v1/chat"}
     assert records[1].status == 200
     assert b"your key is ***" in records[2].data
-    assert CANARY not in repr(records)
+    assert CANARY not in repr(every)
 
 
 @pytest.mark.parametrize("mode", ["stream", "generate"])

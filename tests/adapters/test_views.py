@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from isthmus.adapters.views import (
     to_response,
 )
 from isthmus.errors import TransientError
+from isthmus.models.aside import Aside
 from isthmus.models.events import (
     Call,
     CallDelta,
@@ -37,7 +39,7 @@ from isthmus.models.events import (
 )
 from isthmus.models.fold import Fold
 from isthmus.models.messages import native_of
-from isthmus.models.responses import Choice, Message, ModelResponse
+from isthmus.models.responses import Choice, Message, ModelResponse, ModelStreamEvent
 from isthmus.models.responses import Usage as ModelUsage
 from isthmus.wire.frame import Frame
 from support.face_kit import CTX, HELLO
@@ -294,6 +296,19 @@ def test_events_keep_the_frame_and_its_name() -> None:
     block = to_model_event(Native("p", "citation", {"a": 1}))
     assert block is not None
     assert (block.kind, block.provider_event_type, block.raw) == ("provider", "citation", {"a": 1})
+
+
+def test_what_the_step_face_has_no_word_for_passes_as_an_aside() -> None:
+    """Every event of a provider's own passes through both faces as the object that it was."""
+    shown = ModelStreamEvent(kind="provider", raw=Frame(b"{}", "response.created"), steering=[])
+    aside = from_model_event(shown)
+    assert isinstance(aside, Aside)
+    assert aside.raw is shown.raw
+    assert to_model_event(aside) is shown
+    alike = SimpleNamespace(kind="provider", provider_event_type="ping", raw={"a": 1})
+    again = from_model_event(alike)
+    assert isinstance(again, Aside)
+    assert again.event == ModelStreamEvent(kind="provider", provider_event_type="ping", raw={"a": 1})
 
 
 def test_what_an_author_changes_on_a_response_is_heard() -> None:

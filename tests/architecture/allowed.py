@@ -13,7 +13,9 @@ _RANK0 = {
     "isthmus.wire.partial_json",
     "isthmus.wire.retryafter",
 }
-_BASE = {"base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "render", "views"}
+_BASE = {
+    *("base", "chat", "codec", "faces", "registry", "adjust", "chat_face", "model_face", "observed", "render", "views"),
+}
 _SHARED = {"bodies", "classify", "drive", "endpoint", "openai_chat", "anthropic"}
 _TOP = ("console", "studio", "bulk")
 
@@ -27,7 +29,11 @@ def place(name: str) -> tuple[int, str]:
         return 8, "door"
     top, sub = parts[0], parts[1] if len(parts) > 1 else ""
     if top == "observability":
-        return {"": (8, "door"), "hooks": (1, "hooks")}.get(sub, (2, f"observability.{sub}"))
+        shared = dict.fromkeys(
+            ("background", "catalogue", "config", "contents", "facts", "hooks", "scope"), (1, "hooks")
+        )
+        # What `[telemetry]` says is composed where all else is.
+        return {"": (8, "door"), "configured": (6, "build"), **shared}.get(sub, (2, f"observability.{sub}"))
     if top == "adapters":
         if sub in ("", *_BASE):
             return 2, "adapters"
@@ -90,16 +96,22 @@ _PINS: dict[str, tuple[str, ...]] = {
     "starlette": ("isthmus.studio",),
     "uvicorn": ("isthmus.studio",),
     "msgspec": ("isthmus.",),
-    "pydantic": ("isthmus.models.", "isthmus.harness."),
+    "pydantic": ("isthmus.models.", "isthmus.harness.", "isthmus.conformance.live."),
     "pydantic_core": ("isthmus.models.",),
     "typing_extensions": ("isthmus.models.model", "isthmus.models.pytypes", "isthmus.models.validators"),
     "platformdirs": ("isthmus.settings", "isthmus.console", "isthmus.adapters.local"),
     "litellm": ("isthmus.adapters.litellm",),
     "genai_prices": ("isthmus.chain.prices",),
     "xllamacpp": ("isthmus.adapters.local",),
-    "openai": ("isthmus.adapters.openai_responses.sdk",),
+    # A server to steer against speaks the official SDK's own models, over the WebSocket library that the SDK needs.
+    "openai": ("isthmus.adapters.openai_responses.sdk", "isthmus.conformance.live"),
+    "websockets": ("isthmus.conformance.live",),
     "botocore": ("isthmus.adapters.bedrock",),
     "psycopg": ("isthmus.harness.sqlstores",),
+    # The protocol's library, its types, and the HTTP client that it wants its headers in.
+    "mcp": ("isthmus.harness.mcpopen",),
+    "mcp_types": ("isthmus.harness.mcpopen",),
+    "httpx2": ("isthmus.harness.mcpopen",),
 }
 
 
@@ -148,7 +160,15 @@ BOUNDARIES = {
     "isthmus.models.stream",
     "isthmus.models.executor",
     "isthmus.models.handlers",
+    "isthmus.observability",
+    "isthmus.observability.background",
+    "isthmus.observability.contents",
+    "isthmus.observability.enrich",
     "isthmus.observability.hooks",
+    "isthmus.harness.mcplink",
+    "isthmus.harness.mcpopen",
+    "isthmus.observability.otel",
+    "isthmus.adapters.observed",
     "isthmus.chain.chain",
     "isthmus.chain.context",
     "isthmus.chain.markers",
@@ -193,6 +213,7 @@ _MAY_NAME: dict[str, tuple[str, ...]] = {
         "isthmus.adapters.openai_responses",
         "isthmus.adapters.registry",
         "isthmus.models.neutral",
+        "isthmus.conformance.live",
         "isthmus.conformance.wire_chat",
     ),
     "gpt-": ("isthmus.adapters.openai_chat",),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus import Agent
 from isthmus.chain import (
     ChainCut,
     ChainExhausted,
@@ -19,7 +20,8 @@ from isthmus.chain import (
     tier_error,
 )
 from isthmus.chain.context import CLEARED, room_for
-from isthmus.errors import ConfigError
+from isthmus.errors import ConfigError, InvalidRequestError
+from isthmus.models.contract import ToolSpec
 from isthmus.models.events import NoteCode
 from isthmus.models.internal import internal_message, is_ephemeral_message, is_internal_message
 from support.chain_doubles import OK, PlayTier, Recorder
@@ -273,3 +275,75 @@ def test_the_number_of_results_to_keep_is_checked(keep: Any) -> None:
     """What is no whole number from 0 is refused when the policy is made."""
     with pytest.raises(ConfigError, match="keep_results"):
         ContextPolicy(keep_results=keep)
+
+
+@pytest.mark.parametrize("answer", [RuntimeError("x"), None, "12", -1, float("nan"), True])
+async def test_an_estimate_that_fails_does_not_fail_the_call(answer: Any) -> None:
+    """A hook that raises, or gives no number, gives way to the default; the reply has one note, without the text."""
+
+    def estimate(text: str) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    tier = PlayTier("a", OK, window=3000)
+    chain = define_chain(id="c", tiers=[tier], context=ContextPolicy(estimate=estimate))
+    reply = await chain.generate(_ctx(*_turns(6), user("now")))
+    assert reply.text == "fine"
+    (note,) = [note for note in reply.notes if "estimate" in note.detail]
+    assert str(note.code) == NoteCode.PARAMETER_CHANGED
+    assert LONG[:9] not in note.detail
+    plain = PlayTier("a", OK, window=3000)
+    await define_chain(id="c", tiers=[plain]).generate(_ctx(*_turns(6), user("now")))
+    assert tier.calls[0].messages == plain.calls[0].messages
+
+
+async def test_an_estimate_may_be_a_fraction() -> None:
+    """Parts of a token are rounded up, and nothing is noted."""
+    policy = ContextPolicy(estimate=lambda text: len(text) / 4)
+    reply = await define_chain(id="c", tiers=[PlayTier("a", OK, window=3000)], context=policy).generate(_ctx(user("a")))
+    assert reply.notes == ()
+
+
+def _checked(chain: Any, **request: Any) -> None:
+    chain.check((), GenerateContext(**request))
+
+
+def test_instructions_and_tools_that_fit_no_window_are_refused_at_definition() -> None:
+    """Every tier must have room for what is never reduced; tier and numbers are named, and nothing is called."""
+    small, large = PlayTier("small", window=1000), PlayTier("large", window=100_000)
+    chain = define_chain(id="c", tiers=[large, small])
+    _checked(chain, brief="x" * 2000)
+    with pytest.raises(InvalidRequestError, match=r"'c'.*about 800 tokens.*'small' has room for 680.*window") as raised:
+        _checked(chain, brief="x" * 3200)
+    assert "large" not in raised.value.message.replace("larger", "")
+    tool = ToolSpec(name="t", description="y" * 3200)
+    with pytest.raises(InvalidRequestError, match="small"):
+        _checked(chain, tools=(tool,))
+    _checked(chain, messages=(user("z" * 9000),))
+    assert small.calls == large.calls == []
+
+
+def test_a_nested_chain_is_looked_into() -> None:
+    """The tiers of an inner chain are judged by its own rendering; a chain that renders nothing judges nothing."""
+    brief = "x" * 3200
+    inner = define_chain(id="i", tiers=[PlayTier("small", window=1000)])
+    with pytest.raises(InvalidRequestError, match="'small'"):
+        _checked(define_chain(id="o", tiers=[inner]), brief=brief)
+    _checked(define_chain(id="o", tiers=[PlayTier("small", window=1000)], context=None), brief=brief)
+
+
+def test_a_lower_ceiling_makes_room() -> None:
+    """The ceiling that requests will have counts, not the tier's own where that is higher."""
+    small = PlayTier("small", window=1000)
+    small.max_output_tokens = 800
+    chain = define_chain(id="c", tiers=[small])
+    with pytest.raises(InvalidRequestError, match="max_output_tokens"):
+        _checked(chain, brief="x" * 2000)
+    _checked(chain, brief="x" * 2000, max_output_tokens=100)
+
+
+def test_an_agent_that_cannot_fit_is_refused_when_it_is_made() -> None:
+    """Instructions of an agent are judged before any run."""
+    with pytest.raises(InvalidRequestError, match="'small'"):
+        Agent(model=define_chain(id="c", tiers=[PlayTier("small", window=1000)]), instructions="x" * 9000)

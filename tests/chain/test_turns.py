@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from isthmus.chain.turns import divided, lasts, with_results
+from isthmus.chain.turns import call_and_result_ids, divided, joints, lasts, with_results
 from isthmus.models.internal import internal_message
 from support.transcripts import blocks, call, items, pairs, result, said, transcripts, user
 
@@ -68,3 +68,27 @@ def test_turns_cover_everything_once_and_part_no_pair(messages: list[dict[str, A
     for turn in form.turns:
         calls, answers = pairs([messages[at] for at in turn])
         assert calls == answers
+
+
+@pytest.mark.parametrize("answered", [blocks("1"), items("1"), [call("1"), result("1")]])
+def test_a_transcript_may_be_cut_within_a_turn(answered: list[Any]) -> None:
+    """Before any message but a result: between two rounds of one turn, too."""
+    assert joints([user(), *answered, *answered, said(), user()]) == (1, 3, 5, 6)
+    assert joints([]) == joints([user()]) == ()
+
+
+def test_what_belongs_to_one_reply_is_not_cut() -> None:
+    """A paused reply and how it goes on, and native items up to the result, stay together."""
+    assert joints([user(), said(), said(), user()]) == (1, 3)
+    assert joints([user(), {"type": "reasoning", "summary": []}, *items("1"), said()]) == (1, 4)
+
+
+@given(transcripts())
+def test_no_joint_parts_a_call_from_its_result(messages: list[Any]) -> None:
+    """On each side of each joint every result has its call and every call its result, as far as the whole has."""
+    for at in joints(messages):
+        before, after = (
+            [{each for message in side for each in call_and_result_ids(message)[kind]} for kind in (0, 1)]
+            for side in (messages[:at], messages[at:])
+        )
+        assert not before[0] & after[1]

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from isthmus.conformance import Play, serve
 from isthmus.console.main import run
 from support.homes import SRC, Home
 
@@ -303,3 +305,60 @@ def test_a_conversation_is_kept_and_interrupted_and_ended(home: Home) -> None:
     held = home.state / "chat_history"
     assert held.read_text().split() == ["hello", "count", "wait", "count"]
     assert held.stat().st_mode & 0o777 == 0o600
+
+
+DEAD_FIRST = """
+[chain]
+id = "mine"
+[[chain.tiers]]
+id = "dead"
+provider = "openai"
+model = "m"
+base_url = "http://127.0.0.1:{port}/v1"
+[[chain.tiers]]
+id = "alive"
+provider = "openai"
+model = "m"
+base_url = "{url}"
+"""
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_dead_first_tier_is_told_beside_the_answer(home: Home, as_json: bool) -> None:
+    """The answer is on stdout; stderr says who served, which tier failed, and why, without its key."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with serve(*Play.steps({"text": "I am here."})) as server:
+        home.write_user(DEAD_FIRST.format(port=port, url=server.url))
+        args = ["-m", "isthmus", "chat", *(["--json"] if as_json else []), "hello"]
+        done = home.run(*args, env={"OPENAI_API_KEY": "sk-canary-0123456789"})
+    assert done.returncode == 0, done.stderr
+    if as_json:
+        last = events(done.stdout)[-1]
+        assert (last["outcome"], last["text"], last["tier"]) == ("completed", "I am here.", "alive")
+    else:
+        assert done.stdout == "I am here.\n"
+        assert done.stderr.splitlines()[-1].startswith("alive · ")
+    (told,) = [line for line in done.stderr.splitlines() if "dead" in line]
+    assert told.startswith("isthmus: dead failed: unavailable: ")
+    assert str(port) in told
+    assert "sk-canary" not in done.stdout + done.stderr
+
+
+def test_a_chain_without_an_answer_names_every_try_once(home: Home) -> None:
+    """Where nobody answers, the failure itself lists the tries."""
+    home.write_user(DEAD_FIRST.format(port=9, url="http://127.0.0.1:9"))
+    done = home.run("-m", "isthmus", "chat", "hello", env={"OPENAI_API_KEY": "k"})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("dead") == 1
+    assert "alive" in done.stderr
+
+
+def test_what_failed_before_a_failure_that_ends_all_is_told_too(home: Home) -> None:
+    """A second tier that says the request is wrong ends the turn; the first one's failure is told beside it."""
+    with serve(Play.whole('{"error": {"message": "no such field"}}', status=400)) as server:
+        home.write_user(DEAD_FIRST.format(port=9, url=server.url))
+        done = home.run("-m", "isthmus", "chat", "hello", env={"OPENAI_API_KEY": "k"})
+    assert done.returncode == 1
+    assert done.stderr.count("isthmus: dead failed: unavailable: ") == 1
+    assert done.stderr.count("no such field") == 1

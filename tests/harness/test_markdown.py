@@ -8,6 +8,7 @@ import pytest
 
 from isthmus.harness import DefaultAgent
 from isthmus.harness.errors import AgentFileError
+from isthmus.harness.markdown import read_document
 from support.turns import Turns, says
 
 FILE = """---
@@ -67,3 +68,32 @@ def test_a_file_that_is_not_there_is_the_systems_own_error(tmp_path: Path) -> No
     """A missing file is a FileNotFoundError."""
     with pytest.raises(FileNotFoundError):
         DefaultAgent.from_markdown(tmp_path / "none.md", model=Turns())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("plain # a remark", "plain"),
+        ("issue#7 stays", "issue#7 stays"),
+        ("# nothing", ""),
+        ("Use when: asked", "Use when: asked"),
+        ("'it''s # so'", "it's # so"),
+        ('"a \\"b\\"\\n\\u00e9"', 'a "b"\né'),
+        ('"a \\d b"', "a \\d b"),
+        ('"open', '"open'),
+        ("goes\n  on # here\n\n  after", "goes on\nafter"),
+        (">-\n  one\n  two\n\n  three", "one two\nthree"),
+        ("|\n  one\n    two\n  # three", "one\n  two\n# three"),
+        ("> # a remark\n  one", "one"),
+        ('"one\n  two"', "one two"),
+        ("\n  a: b\n  c: d", "a: b c: d"),
+        ("\n- a\n- b", "- a - b"),
+    ],
+)
+def test_values_are_read_as_such_files_have_them(value: str, text: str, tmp_path: Path) -> None:
+    """Bare, quoted, folded and block texts mean what they mean in YAML; mappings and lists are passed over as text."""
+    path = written(tmp_path, f"---\nkey: {value}\nother: x\n---\nBody.\n")
+    document = read_document(path, "a test", error=AgentFileError)
+    assert document.head["key"].text == text
+    assert document.head["other"].text == "x"
+    assert (document.body, document.head["key"].line) == ("Body.", 2)

@@ -67,9 +67,9 @@ def worker(bench: Bench, journal: Any, model: Any = None, **settings: Any) -> De
 
 
 def left(result: Any) -> RunState:
-    """The state that a run left, without the ids that are made up for each look at a reply."""
-    state = result.run_state
-    state.responses = tuple({key: value for key, value in each.items() if key != "id"} for each in state.responses)
+    """The state that a run left, without the ids and times that are made up for each look at a reply."""
+    state, made_up = result.run_state, {"id", "created"}
+    state.responses = tuple({key: each[key] for key in each.keys() - made_up} for each in state.responses)
     return state
 
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from isthmus.errors import TransientError
+from isthmus.models.aside import Aside
 from isthmus.models.events import (
     EVENT_TYPES,
     Call,
@@ -28,6 +29,7 @@ from isthmus.models.events import (
     event_to_dict,
     framed,
 )
+from isthmus.models.responses import ModelStreamEvent
 from isthmus.wire.frame import Frame
 
 EVENTS: list[Any] = [
@@ -39,6 +41,7 @@ EVENTS: list[Any] = [
     Marker("m", 1, "<m>"),
     Finish("stop", Usage(input_tokens=1)),
     Reset(2),
+    Aside(ModelStreamEvent(kind="provider", provider_event_type="response.created")),
 ]
 
 

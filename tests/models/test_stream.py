@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -330,46 +329,6 @@ async def test_text_is_the_text_alone() -> None:
     """`text` gives the pieces as they arrive and nothing else."""
     stream = EventStream(Source(Text("a"), Reasoning("r"), Text(""), Text("b"), Finish("stop")).open())
     assert [piece async for piece in stream.text] == ["a", "b"]
-
-
-SPAN: contextvars.ContextVar[str] = contextvars.ContextVar("span", default="none")
-
-
-@contextmanager
-def span() -> Iterator[None]:
-    """Make a span current for one step."""
-    token = SPAN.set("current")
-    try:
-        yield
-    finally:
-        SPAN.reset(token)
-
-
-async def test_a_span_is_current_inside_the_author_and_never_in_the_consumer() -> None:
-    """F23: the span is attached around each step, the closing one included, whoever closes the stream."""
-    inside = []
-
-    async def author() -> Any:
-        try:
-            for _ in range(2):
-                inside.append(SPAN.get())
-                await asyncio.sleep(0)
-                inside.append(SPAN.get())
-                yield Text("a")
-            yield Finish("stop")
-        finally:
-            inside.append(SPAN.get())
-
-    outside = [SPAN.get() async for _ in EventStream(author(), around=span)]
-    assert set(inside) == {"current"}
-    assert len(inside) == 5
-    assert set(outside) == {"none"}
-    inside.clear()
-    stream = EventStream(author(), around=span)
-    await asyncio.create_task(_one(stream))
-    await stream.aclose()
-    assert set(inside) == {"current"}
-    assert SPAN.get() == "none"
 
 
 async def _one(stream: EventStream) -> Any:

@@ -23,8 +23,6 @@ class Recording(NamedTuple):
     provider: str
     status: int
     stream: bool
-    sequence: str
-    source: str
 
 
 class Loaded(NamedTuple):
@@ -63,8 +61,6 @@ def rows(folder: str = "") -> tuple[Recording, ...]:
             row["provider"],
             int(row["status"]),
             row.get("stream") == "yes",
-            row.get("sequence") or "",
-            row.get("source_path") or "",
         )
         for row in found
     )

@@ -1,4 +1,4 @@
-"""Writes the tables of the docs that are made from the code: the laws, and the laws of each class of faults."""
+"""Writes the tables of the docs that are made from the code: laws, the laws of each class of faults, telemetry."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ from pathlib import Path
 
 from isthmus.conformance import LAWS
 from isthmus.conformance.laws import law_table
+from isthmus.observability.catalogue import tables
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def main() -> None:
-    """Write both tables."""
-    page = DOCS / "conformance.md"
-    head, _, rest = page.read_text(encoding="utf-8").partition("<!-- laws -->\n")
-    page.write_text(
-        f"{head}<!-- laws -->\n{law_table()}\n<!-- end -->{rest.partition('<!-- end -->')[2]}", encoding="utf-8"
-    )
+    """Write all tables."""
+    _between("conformance.md", "<!-- laws -->\n", law_table())
+    _between("telemetry.md", "<!-- telemetry -->\n", tables())
     faults = DOCS / "faults.md"
     faults.write_text(
         re.sub(r"^\| (F\d\d) \|.*$", _row, faults.read_text(encoding="utf-8"), flags=re.M), encoding="utf-8"
     )
+
+
+def _between(name: str, mark: str, table: str) -> None:
+    page = DOCS / name
+    head, _, rest = page.read_text(encoding="utf-8").partition(mark)
+    page.write_text(f"{head}{mark}{table}\n<!-- end -->{rest.partition('<!-- end -->')[2]}", encoding="utf-8")
 
 
 def _row(match: re.Match[str]) -> str:

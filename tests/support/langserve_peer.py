@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from support.ownenv import ROOT, python
+
 RECORDINGS = ROOT / "tests" / "recordings" / "langserve"
 """What was recorded from it."""
-HOME = ROOT / ".venvs" / "langserve"
 PINS = (
     "langserve[all]==0.3.3",
     "langchain-core==1.8.3",
@@ -27,40 +25,12 @@ PINS = (
     "sse-starlette==1.8.2",
     "uvicorn>=0.30,<1",
 )
-_SECONDS = 180
 
 
 def app_folder() -> Path | None:
     """The folder of the peer's app beside the checkout, or None where it is not there."""
     places = (parent / "shared" / "peers" for parent in ROOT.parents)
     return next((place for place in places if (place / "langserve_app.py").is_file()), None)
-
-
-def python() -> str:
-    """The interpreter of the peer's environment, which is made first where it is not there.
-
-    Skips, and says why, where it cannot be made.
-    """
-    HOME.parent.mkdir(exist_ok=True)
-    made, found = HOME / ".made", HOME / "bin" / "python"
-    with (HOME.parent / "langserve.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if made.is_file() and made.read_text() == "\n".join(PINS):
-            return str(found)
-        steps = (
-            [sys.executable, "-m", "venv", "--clear", str(HOME)],
-            [str(found), "-m", "pip", "-qq", "--disable-pip-version-check", "install", *PINS],
-        )
-        for step in steps:
-            try:
-                done = subprocess.run(step, capture_output=True, text=True, timeout=_SECONDS)
-            except subprocess.TimeoutExpired:
-                pytest.skip(f"LangServe could not be installed within {_SECONDS} s")
-            if done.returncode:
-                last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-                pytest.skip(f"LangServe could not be installed: {last}")
-        made.write_text("\n".join(PINS))
-    return str(found)
 
 
 @contextmanager
@@ -78,7 +48,16 @@ def peer(log: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     paths = os.pathsep.join((str(folder), str(Path(__file__).parent)))
     env = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "LANGSMITH_TRACING": "false"}
-    command = [python(), "-m", "uvicorn", "langserve_more:app", "--host", "127.0.0.1", "--port", str(port)]
+    command = [
+        python("langserve", *PINS),
+        "-m",
+        "uvicorn",
+        "langserve_more:app",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     with log.open("w") as out:
         server = subprocess.Popen(command, env=env, stdout=out, stderr=out)
     try:

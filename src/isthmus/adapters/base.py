@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from isthmus.adapters.chat import ChatResponse, ToolCall
 from isthmus.adapters.faces import complete, in_one_shot, mismatch, refusal, source_of
+from isthmus.adapters.faces import is_heard as is_heard
+from isthmus.adapters.observed import observed as observed
 from isthmus.adapters.render import neutral_turns
 from isthmus.errors import AdapterError
 from isthmus.models.capabilities import ModelCapabilities, apply_thinking, capabilities_from_limits

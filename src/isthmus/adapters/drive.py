@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from email.utils import formatdate
 from typing import Protocol, TypeAlias
@@ -10,7 +10,9 @@ from typing import Protocol, TypeAlias
 from isthmus.adapters.base import ModelAdapter
 from isthmus.adapters.bodies import first_bytes, is_document, too_large
 from isthmus.adapters.codec import Codec, Decoder, Reply, Request, Transport
+from isthmus.adapters.observed import told
 from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError
+from isthmus.models.batches import Batches
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, Finish, Note, StepResult, framed
 from isthmus.models.fold import Fold, close, folded
@@ -79,7 +81,7 @@ class WireAdapter(ModelAdapter):
 
     def stream(self, ctx: GenerateContext) -> AsyncIterator[Event]:
         """The reply's events as they arrive."""
-        return self._events(ctx)
+        return Batches(self._batches(ctx))
 
     async def generate(self, ctx: GenerateContext) -> StepResult:
         """The reply whole, in one round trip."""
@@ -92,8 +94,8 @@ class WireAdapter(ModelAdapter):
         """Close the adapter's connections in the running loop."""
         await self.transport.aclose()
 
-    async def _events(self, ctx: GenerateContext) -> AsyncGenerator[Event, None]:
-        """The one loop over a stream: a single generator, because each layer costs something for every event.
+    async def _batches(self, ctx: GenerateContext) -> AsyncGenerator[Sequence[Event], None]:
+        """The one loop over a stream; the events of what one read of the socket gave come together.
 
         What the reply is decides how it is read, not what was asked for: servers answer either with either.
         """
@@ -101,23 +103,17 @@ class WireAdapter(ModelAdapter):
         del ctx
         async with opened as reading:
             try:
-                while (frames := await reading.frames()) is not None:
-                    decoder = reading.decoder
-                    decode = decoder.feed
-                    for frame in frames:
-                        try:
-                            for event in decode(frame):
-                                yield event
-                        except _FAULTS as error:
-                            failure = reading.failure(error, frame)
-                            raise failure from failure.__cause__
-                        if decoder.done:
-                            break
-                for event in reading.end():
-                    yield event
+                frames: Iterable[Frame] | None = ()
+                while frames is not None:
+                    frames = await reading.frames()
+                    batch, failure = reading.end() if frames is None else reading.batch(frames)
+                    if batch:
+                        yield batch
+                    if failure is not None:
+                        raise failure from failure.__cause__
             except TierError as error:
                 # What arrived may repeat the key, and the frames from here on hold it.
-                frame = frames = None  # type: ignore[assignment]
+                frames, batch = None, []
                 raise error.with_traceback(None) from error.__cause__
 
     def _encoded(self, ctx: GenerateContext, *, stream: bool) -> Request:
@@ -132,11 +128,15 @@ class WireAdapter(ModelAdapter):
         del ctx
         async with opened as reading:
             try:
-                while (frames := await reading.frames()) is not None:
-                    fold.extend(reading.decoded(frames))
-                fold.extend(reading.end())
+                frames: Iterable[Frame] | None = ()
+                while frames is not None:
+                    frames = await reading.frames()
+                    batch, failure = reading.end() if frames is None else reading.batch(frames)
+                    fold.extend(batch)
+                    if failure is not None:
+                        raise failure from failure.__cause__
             except TierError as error:
-                frames = None
+                frames, batch = None, []
                 raise error.with_traceback(None) from error.__cause__
 
     def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
@@ -150,10 +150,10 @@ class WireAdapter(ModelAdapter):
             async with await self._exchange(request, refresh=last) as reply:
                 if not await self._accepted(reply, request, last=last):
                     continue
-                chunks = reply.chunks()
+                chunks, kind = reply.chunks(), _Reading
                 if hooks.listening():
-                    chunks = self._heard(chunks, self._url(request))
-                reading = _Reading(self.codec, request, reply=reply, chunks=chunks, secrets=self.keys.secrets)
+                    chunks, kind = self._heard(chunks, self._url(request)), _HeardReading
+                reading = kind(self.codec, request, reply=reply, chunks=chunks, secrets=self.keys.secrets)
                 reading.limit = self.max_reply_bytes
                 # A body may be large, and a reply take long.
                 del request
@@ -311,32 +311,35 @@ class _Reading:
             raise TransientError(f"the reply was cut after {len(frame.data)} bytes")
         return (frame,)
 
-    def end(self) -> Iterator[Event]:
-        """The events that are due at the end, the encoder's notes first in the finish's own."""
+    def end(self) -> tuple[list[Event], TierError | None]:
+        """The events that are due at the end, the encoder's notes first in the finish's own; or what is wrong there."""
         decoder, notes = self.decoder, self._notes
+        batch: list[Event] = []
         if self._parser is not None and not decoder.done:
             # A last frame that was cut is no frame: whether the reply is complete without it, the decoder knows.
-            yield from self.decoded([frame for frame in self._parser.close() if _is_whole(frame)])
+            batch, failure = self.batch([frame for frame in self._parser.close() if _is_whole(frame)])
+            if failure is not None:
+                return batch, failure
         try:
             events = list(decoder.close(Ended.FRAMED if decoder.done else self._reply.ended))
         except _FAULTS as error:
-            failure = self.failure(error)
-            raise failure from failure.__cause__
+            return batch, self.failure(error)
         self.complete = True
-        for event in events:
-            yield _with_notes(event, notes) if notes and isinstance(event, Finish) else event
+        batch += (_with_notes(event, notes) if notes and isinstance(event, Finish) else event for event in events)
+        return batch, None
 
-    def decoded(self, frames: Iterable[Frame]) -> Iterator[Event]:
-        """The events in some frames, up to the protocol's own end."""
-        decoder = self.decoder
+    def batch(self, frames: Iterable[Frame]) -> tuple[list[Event], TierError | None]:
+        """The events in some frames, up to the protocol's own end, and what stopped them before it."""
+        decoder, batch = self.decoder, list[Event]()
+        decode = decoder.feed
         for frame in frames:
             try:
-                yield from decoder.feed(frame)
+                batch += decode(frame)
             except _FAULTS as error:
-                failure = self.failure(error, frame)
-                raise failure from failure.__cause__
+                return batch, self.failure(error, frame)
             if decoder.done:
-                return
+                break
+        return batch, None
 
     def failure(self, error: Exception, frame: Frame | None = None) -> TierError:
         """The error without keys, which providers repeat in their messages; a decoder's own fault as "protocol"."""
@@ -353,6 +356,25 @@ class _Reading:
         error.body = redact(error.body, secrets) if error.body else error.body
         error.code = redact(error.code, secrets) if error.code else error.code
         return error
+
+
+_MOST_ASKED = 8
+
+
+class _HeardReading(_Reading):
+    """The same for those who listen: the reply's id and model are taken out of its first frames."""
+
+    __slots__ = ("_asked",)
+
+    async def frames(self) -> Iterable[Frame] | None:
+        frames = await super().frames()
+        asked = getattr(self, "_asked", 0)
+        if frames is None or asked >= _MOST_ASKED:
+            return frames
+        read = list(frames)
+        known = any(told(frame.data) for frame in read[:_MOST_ASKED])
+        self._asked = _MOST_ASKED if known else asked + len(read)
+        return read
 
 
 def no_json_form(error: Exception) -> InvalidRequestError:

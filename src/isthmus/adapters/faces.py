@@ -29,6 +29,7 @@ from isthmus.adapters.model_face import (
     response_step,
     unless_cancelled,
 )
+from isthmus.adapters.observed import asked, observed
 from isthmus.adapters.render import Turns, chat_messages, read_context, remembered, tool_dicts
 from isthmus.adapters.views import events_of, from_chat, from_response, to_chat, to_model_event, to_response
 from isthmus.errors import AdapterError
@@ -39,6 +40,7 @@ from isthmus.models.model import Model
 from isthmus.models.normalise import to_step_result
 from isthmus.models.responses import ModelResponse, ModelStreamEvent
 from isthmus.models.stream import EventStream
+from isthmus.observability import hooks
 
 STREAMS = ("stream", "stream_with_tools", "stream_response")
 WHOLES = ("generate", "chat", "get_response")
@@ -84,6 +86,15 @@ class Source:
 
     def events(self, adapter: Any, ctx: GenerateContext) -> AsyncIterator[Any]:
         """The bare events of one call: a stream from a stream, else from a whole reply."""
+        events = self._events(adapter, ctx)
+        return observed(events, adapter, ctx=ctx) if hooks.listening() else events
+
+    async def whole(self, adapter: Any, ctx: GenerateContext) -> StepResult:
+        """The whole reply of one call: a whole reply from a whole reply, else from a stream."""
+        answer = self._answer(adapter, ctx)
+        return await (asked(answer, adapter, ctx=ctx) if hooks.listening() else answer)
+
+    def _events(self, adapter: Any, ctx: GenerateContext) -> AsyncIterator[Any]:
         if self._stream == "stream":
             method = self.written["stream"]
             if self._bare:
@@ -92,17 +103,16 @@ class Source:
         opened = {"stream_with_tools": self._chat_stream, "stream_response": self._model_stream, None: self._one_shot}
         return opened[self._stream](adapter, ctx)
 
-    async def whole(self, adapter: Any, ctx: GenerateContext) -> StepResult:
-        """The whole reply of one call: a whole reply from a whole reply, else from a stream."""
+    async def _answer(self, adapter: Any, ctx: GenerateContext) -> StepResult:
         if self.settled:
             return await bound(self.written["generate"], adapter)(ctx)  # type: ignore[no-any-return]
-        asked = {"generate": self._generated, "chat": self._chatted, "get_response": self._responded}
+        ways = {"generate": self._generated, "chat": self._chatted, "get_response": self._responded}
         if self._whole is None:
-            return await consume_stream(self.events(adapter, ctx))
-        return await asked[self._whole](adapter, ctx)
+            return await consume_stream(self._events(adapter, ctx))
+        return await ways[self._whole](adapter, ctx)
 
     async def _one_shot(self, adapter: Any, ctx: GenerateContext) -> AsyncIterator[Event]:
-        for event in events_of(await self.whole(adapter, ctx)):
+        for event in events_of(await self._answer(adapter, ctx)):
             yield event
 
     async def _generated(self, adapter: Any, ctx: GenerateContext) -> StepResult:
@@ -350,8 +360,6 @@ def complete(cls: type, *, own: bool) -> None:
     source = Source(cls, written)
     setattr(cls, _SOURCE, source)
     for name, writer in _WRITERS.items():
-        if name == "generate" and source.settled:
-            continue
         if name in written and name in _WRAPPED:
             setattr(cls, name, functools.update_wrapper(writer(source), written[name]))
         elif name not in written and body.get(name) is None:
@@ -377,6 +385,11 @@ def in_one_shot(adapter: Any, messages: Any, *, tools: Any) -> AsyncIterator[tup
 def source_of(cls: type) -> Source | None:
     """What the nearest class in the resolution order wrote; None where none wrote anything."""
     return next((vars(kind)[_SOURCE] for kind in cls.__mro__ if _SOURCE in vars(kind)), None)
+
+
+def is_heard(adapter: Any) -> bool:
+    """Whether an adapter's own faces tell of each call; a plain object's are told of by whoever calls it."""
+    return getattr(adapter, _SOURCE, None) is not None
 
 
 def refusal(adapter: Any) -> str | None:

@@ -17,6 +17,7 @@ from isthmus.errors import (
     ProtocolError,
     UnclassifiedError,
 )
+from isthmus.models.aside import Aside
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.events import Call, CallDelta, Event, Finish, Reasoning, StepResult, Text, framed
 from isthmus.models.fold import classify, close, iterate
@@ -262,13 +263,14 @@ async def model_events(said: Any) -> AsyncIterator[Event]:
                 )
             if kind == "completed":
                 completed, response = True, shown.response
+                if getattr(shown, "continuation", None) is not None:
+                    yield Aside(shown)
                 continue
             event = from_model_event(shown)
             if isinstance(event, Text):
                 texts.append(event.text)
             thought = thought or isinstance(event, Reasoning)
-            if event is not None:
-                yield event
+            yield event
     finally:
         await close(source)
     if not completed:

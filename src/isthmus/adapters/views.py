@@ -12,6 +12,7 @@ from isthmus.adapters.chat import ChatResponse, ToolCall, peek, plain, usage_of
 from isthmus.adapters.render import with_origin
 from isthmus.errors import ProtocolError, TierError, UnclassifiedError
 from isthmus.models import responses
+from isthmus.models.aside import Aside
 from isthmus.models.checks import BREAKING, check_reply
 from isthmus.models.contract import ToolSpec
 from isthmus.models.events import (
@@ -357,21 +358,23 @@ def to_model_event(event: Event) -> ModelStreamEvent | None:
         return ModelStreamEvent(kind="provider", provider_event_type=event.event_type, raw=event.payload)
     if isinstance(event, Call | Finish):
         return None
+    if isinstance(event, Aside):
+        return event.event  # type: ignore[no-any-return]
     return ModelStreamEvent(kind="provider", provider_event_type=event.type, raw=raw)
 
 
-def from_model_event(event: Any) -> Event | None:
-    """The event that a model-face stream showed, or None where it shows none of ours.
+def from_model_event(event: Any) -> Event:
+    """The event that a model-face stream showed; an `Aside` where it shows none of ours.
 
     Raises:
         ProtocolError: it is no event of the model face.
     """
     made = _shown(event)
     raw = getattr(event, "raw", None)
-    return framed(made, raw) if made is not None and isinstance(raw, Frame) else made
+    return framed(made, raw) if isinstance(raw, Frame) else made
 
 
-def _shown(event: Any) -> Event | None:
+def _shown(event: Any) -> Event:
     kind = str(getattr(event, "kind", ""))
     if kind == "text_delta":
         return Text(event.text)
@@ -382,4 +385,7 @@ def _shown(event: Any) -> Event | None:
     if kind != "provider":
         known = ", ".join(responses.ModelStreamEventKind)
         raise ProtocolError(f"stream_response must yield events of the kinds {known}, not {event!r:.80}")
-    return None
+    if not isinstance(event, ModelStreamEvent):
+        names = ModelStreamEvent.__struct_fields__
+        event = ModelStreamEvent(**{name: getattr(event, name) for name in names if hasattr(event, name)})
+    return Aside(event)

@@ -16,10 +16,12 @@ from isthmus.chain.seams import Drain, Rendered, Renderer
 from isthmus.chain.setup import Setup, needs, require
 from isthmus.chain.trying import End, Try
 from isthmus.errors import ChainCut, ChainExhausted, CutReason, ProtocolError, TierError
+from isthmus.models.aside import Aside
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, Event, Finish, FinishReason, Reasoning, Reset, Text, framed, tried
 from isthmus.models.normalise import to_event
 from isthmus.models.stream import DEADLINE
+from isthmus.observability.scope import Operation
 
 
 class ChainCall:
@@ -53,7 +55,8 @@ class ChainCall:
 
     def __init__(self, setup: Setup, run: Run, *, ctx: GenerateContext, outer: ChainCall | None = None) -> None:
         order = range(len(setup.members))
-        first = run.start if setup.sticky else 0
+        first = run.start if setup.sticky or run.held else 0
+        run.held = False
         self.setup = setup
         self.run = run
         self.ctx = ctx
@@ -110,6 +113,11 @@ class ChainCall:
         """What takes the markers out of this reply; None where there are none."""
         markers = self.setup.markers
         return None if markers is None else markers(self._tell.tell)
+
+    @property
+    def attempt(self) -> Operation | None:
+        """The try that is under way, for those who listen; None where nobody does."""
+        return self._tell.attempt
 
     def due(self) -> list[Event]:
         """The events that the chain itself has to say now."""
@@ -220,7 +228,9 @@ class ChainCall:
             self.commit()
         else:
             trying.shown = not isinstance(event, Reset)
-            if isinstance(event, Reasoning):
+            if isinstance(event, Aside):
+                self.run.held = self.run.held or event.event.continuation is not None
+            elif isinstance(event, Reasoning):
                 trying.written += len(event.text)
         return event
 

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
 
+from isthmus.adapters.base import is_heard, observed
 from isthmus.chain.budget import Account, Budget, Spending
 from isthmus.chain.call import ChainCall
+from isthmus.chain.context import ContextPolicy
 from isthmus.chain.ledger import Attempt, Run
+from isthmus.chain.seams import Drain
 from isthmus.chain.setup import Setup, require
 from isthmus.chain.tier import Member
-from isthmus.errors import ProtocolError, TierError
+from isthmus.errors import InvalidRequestError, ProtocolError, TierError
+from isthmus.models.batches import Batches
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, Finish, Reasoning, StepResult, Text
 from isthmus.models.fold import classify, close, iterate, uninvited
 from isthmus.models.normalise import to_step_result
+from isthmus.models.steering import Steerable, SteeringInput, SteeringReceipt
 from isthmus.models.stream import UNTIMED, EventStream, Watchdog
+from isthmus.observability.scope import under
 
 _log = logging.getLogger("isthmus.chain")
 _TIMEOUTS = Timeouts()
@@ -97,16 +103,23 @@ class Chain:
     def __repr__(self) -> str:
         return f"Chain(id={self.id!r}, tiers={[member.id for member in self._setup.members]!r})"
 
-    def check(self, needs: Iterable[str]) -> None:
+    def check(self, needs: Iterable[str], request: GenerateContext | None = None) -> None:
         """See to it, before any call, that every tier can do what is needed.
 
         Args:
             needs: words as in `supports`, e.g. {"tools"}.
+            request: what all requests have in common: instructions, tools, output ceiling. It must fit every window
+                that is known, by an estimate.
 
         Raises:
             InvalidRequestError: a tier cannot; names each tier and what it lacks.
         """
-        require(self.id, self._setup.members, wanted=frozenset(needs))
+        setup = self._setup
+        require(self.id, setup.members, wanted=frozenset(needs))
+        gaps = [] if request is None else list(_too_small(setup, request))
+        if gaps:
+            remedy = "say less, lower max_output_tokens, or use a tier with a larger window"
+            raise InvalidRequestError(f"chain {self.id!r}: {'; '.join(gaps)}: {remedy}", code="window")
 
     def stream(self, ctx: GenerateContext) -> EventStream:
         """The reply's events as they arrive, from the first tier that has any.
@@ -129,14 +142,12 @@ class Chain:
         """
         return await self.stream(ctx).result()
 
-    def _events(
-        self, ctx: GenerateContext, watch: Watchdog, outer: ChainCall | None = None
-    ) -> AsyncGenerator[Event, None]:
+    def _events(self, ctx: GenerateContext, watch: Watchdog, outer: ChainCall | None = None) -> Batches:
         run = self._begun() if self._run is None else self._run
         call = ChainCall(self._setup, run, ctx=ctx, outer=outer)
         if outer is not None:
             outer.trying.inner = call
-        return _drive(call, watch)
+        return Batches(_drive(call, watch))
 
     def _begun(self, *, scoped: bool = False) -> Run:
         setup = self._setup
@@ -160,6 +171,18 @@ class Chain:
         finally:
             await run.aclose()
 
+    async def steer(self, steering: SteeringInput) -> SteeringReceipt:
+        """Within a run: send input into the reply of the tier at work.
+
+        Raises:
+            RuntimeError: no tier is at work, or it has no reply under way.
+            NotImplementedError: it cannot be steered.
+        """
+        active = None if self._run is None else self._run.active
+        if not isinstance(active, Steerable):
+            raise RuntimeError("This run has no active steering channel.")
+        return await active.steer(steering)
+
     async def aclose(self) -> None:
         """Close its tiers; a run's copy closes only what the run opened."""
         if self._run is not None:
@@ -177,38 +200,51 @@ class Chain:
         await self.aclose()
 
 
-async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None]:
+def _too_small(setup: Setup, request: GenerateContext) -> Iterator[str]:
+    """The tiers that have no room for what no request can do without."""
+    for each in setup.members:
+        if isinstance(each.adapter, Chain):
+            yield from _too_small(each.adapter._setup, request)
+        elif isinstance(setup.context, ContextPolicy):
+            short = setup.context.shortfall(request, each)
+            if short is not None:
+                tokens, room = short
+                yield f"instructions and tools take about {tokens} tokens, and tier {each.id!r} has room for {room}"
+
+
+async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Event], None]:
     call.begin()
     drain = call.drain()
     measured = bool(call.accounts)
     try:
         while True:
-            for event in call.due():
-                for shown in (event,) if drain is None else drain.take(event):
-                    yield shown
+            if due := _drained(call.due(), drain):
+                yield due
             if call.over or not await _ready(call, watch):
                 return
-            for event in call.due():
-                yield event
+            if begun := call.due():
+                yield begun
             inner: Any = None
             fresh = True
-            trying = call.trying
             try:
                 inner = await _open(call, watch)
-                async for event in inner:
-                    if type(event) is Text and type(event.text) is str:
-                        if fresh and event.text:
+                batched = isinstance(inner, Batches)
+                async for item in inner.batches if batched else inner:
+                    batch = item if batched else (item,)
+                    texts = [event.text for event in batch if type(event) is Text and type(event.text) is str]
+                    if drain is None and len(texts) == len(batch):
+                        if fresh and any(texts):
                             fresh = False
                             call.commit()
                         if measured:
-                            trying.written += len(event.text)
-                        if drain is None:
-                            yield event
-                            continue
-                    else:
-                        event = call.take(event)
-                    for shown in (event,) if drain is None else drain.take(event):
-                        yield shown
+                            call.trying.written += sum(map(len, texts))
+                        yield batch
+                        continue
+                    taken, wrong = _taken(call, batch, drain)
+                    if taken:
+                        yield taken
+                    if wrong is not None:
+                        raise wrong
                     if call.over:
                         break
                 else:
@@ -226,6 +262,29 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Event, None
                 await close(inner)
     finally:
         call.leave()
+
+
+def _drained(events: Iterable[Event], drain: Drain | None) -> list[Event]:
+    return list(events) if drain is None else [shown for event in events for shown in drain.take(event)]
+
+
+def _taken(call: ChainCall, batch: Iterable[Any], drain: Drain | None) -> tuple[list[Event], Exception | None]:
+    """What a chain shows of the events that came together, up to its end or to what is wrong with one."""
+    shown: list[Event] = []
+    try:
+        for event in batch:
+            if type(event) is Text and type(event.text) is str:
+                if event.text:
+                    call.commit()
+                call.trying.written += len(event.text)
+            else:
+                event = call.take(event)
+            shown += _drained((event,), drain)
+            if call.over:
+                break
+    except Exception as error:
+        return shown, error
+    return shown, None
 
 
 async def _ready(call: ChainCall, watch: Watchdog) -> bool:
@@ -252,14 +311,32 @@ async def _open(call: ChainCall, watch: Watchdog) -> AsyncIterator[Any]:
     ctx = call.trying.ctx
     adapter = call.member.adapter
     watch.restart(call.setup.timeouts or getattr(adapter, "timeouts", None) or _TIMEOUTS, call.left())
-    target = await call.run.target(call.index, adapter)
-    if isinstance(target, Chain):
-        # It restarts the watchdog for each of its own tries.
-        return target._events(ctx, watch, call)
+    target = call.run.active = await call.run.target(call.index, adapter)
+    with under(call.attempt):
+        if isinstance(target, Chain):
+            # It restarts the watchdog for each of its own tries.
+            return target._events(ctx, watch, call)
+        if call.attempt is None or is_heard(target):
+            return _asked(target, ctx)
+        begun: AsyncIterator[Any] = observed(_later(target, ctx), target, ctx=ctx)
+        return begun
+
+
+def _asked(target: Any, ctx: GenerateContext) -> AsyncIterator[Any]:
     stream = getattr(target, "stream", None)
     source = EventStream.bare(stream(ctx)) if callable(stream) else _whole(target.generate, ctx)
     begun: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
     return begun
+
+
+async def _later(target: Any, ctx: GenerateContext) -> AsyncIterator[Any]:
+    """The same, asked with the first step: what a plain function does at once is part of the call too."""
+    inner = _asked(target, ctx)
+    try:
+        async for event in inner:
+            yield event
+    finally:
+        await close(inner)
 
 
 async def _whole(generate: Any, ctx: GenerateContext) -> AsyncIterator[Event]:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from inspect import isawaitable
+from math import ceil, inf
 from typing import Any, TypeAlias
 
 import msgspec
@@ -234,13 +235,41 @@ def _has_native(message: Message) -> bool:
     return isinstance(held, Mapping) and "native" in held
 
 
+class _Counting:
+    """A caller's estimate, whose failure is no failure of the call: what it cannot count, and all after it, the default
+    counts.
+    """
+
+    def __init__(self, estimate: Estimate) -> None:
+        self._estimate = estimate
+        self._problem = ""
+
+    def __call__(self, text: str) -> int:
+        if not self._problem:
+            try:
+                tokens: float = self._estimate(text)
+            except Exception as error:
+                self._problem = f"raised {type(error).__name__}"
+            else:
+                if type(tokens) in (int, float) and 0 <= tokens < inf:
+                    return ceil(tokens)
+                self._problem = "gave no number of tokens"
+            _log.warning("chain: the estimate of tokens %s; four bytes were counted as one", self._problem)
+        return estimated_tokens(text)
+
+    def notes(self) -> tuple[Note, ...]:
+        """A note on its failure."""
+        detail = f"context.estimate {self._problem}: four bytes were counted as one token"
+        return (Note(NoteCode.PARAMETER_CHANGED, detail),) if self._problem else ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextPolicy:
     """How a chain makes requests fit its tiers.
 
     Args:
         keep_results: how many of the latest tool results are kept as they are.
-        estimate: counts the tokens of a text; absent: one for four bytes.
+        estimate: counts the tokens of a text; absent, or where it fails: one for four bytes.
         summary: given the messages that were left out and the tokens there is room for, what to say in their place;
             may be async. One that fails, says nothing or says too much is left out.
 
@@ -275,6 +304,7 @@ class ContextPolicy:
         reserve = 0
         if self.summary is not None and tier.window_tokens is not None:
             reserve = max(0, min(_SUMMARY_MOST, room_for(tier.window_tokens, ceiling or 0) // _SUMMARY_SHARE))
+        estimate = self.estimate if self.estimate is estimated_tokens else _Counting(self.estimate)
         made, report = render(
             ctx,
             window=tier.window_tokens,
@@ -282,28 +312,41 @@ class ContextPolicy:
             smaller=smaller,
             keep_results=self.keep_results,
             reserve=reserve,
-            estimate=self.estimate,
+            estimate=estimate,
         )
         if not report.fits:
             return None
         if self.summary is not None and report.dropped:
-            return self._summarised(self.summary, ctx, made, report=report, room=reserve)
-        return _rendered(made, report)
+            gone = tuple([ctx.messages[at] for at in report.dropped])
+            return _summarised(_summary(self.summary, gone, reserve, estimate), made, report, estimate=estimate)
+        return _rendered(made, report, estimate)
 
-    async def _summarised(
-        self, summary: Summary, ctx: GenerateContext, made: GenerateContext, *, report: RenderReport, room: int
-    ) -> Rendered:
-        text = await _summary(summary, tuple([ctx.messages[at] for at in report.dropped]), room, self.estimate)
-        if text is None:
-            return _rendered(made, report)
+    def shortfall(self, ctx: GenerateContext, tier: Member) -> tuple[int, int] | None:
+        """The tokens of a request's instructions and tools, and the room for them, where that is less.
+
+        Args:
+            ctx: the request; its messages do not count, as they can be left out.
+            tier: the tier's window and ceiling.
+        """
+        if tier.window_tokens is None:
+            return None
+        room = room_for(tier.window_tokens, _ceiling(ctx, tier) or 0)
+        fixed = estimate_sections(replace(ctx, messages=(), output=None), _Counting(self.estimate)).total
+        return (fixed, room) if fixed > room else None
+
+
+async def _summarised(
+    summary: Awaitable[str | None], made: GenerateContext, report: RenderReport, *, estimate: Estimate
+) -> Rendered:
+    """The request with what is said in the place of what was left out."""
+    text = await summary
+    if text is not None:
         said = internal_message({"role": "user", "content": text}, origin="summary")
         leading = next((at for at, message in enumerate(made.messages) if not lasts(message)), len(made.messages))
-        messages = (*made.messages[:leading], said, *made.messages[leading:])
-        size = message_tokens(said, self.estimate)
-        return _rendered(
-            replace(made, messages=messages),
-            msgspec.structs.replace(report, messages=report.messages + size, summarised=True),
-        )
+        made = replace(made, messages=(*made.messages[:leading], said, *made.messages[leading:]))
+        size = message_tokens(said, estimate)
+        report = msgspec.structs.replace(report, messages=report.messages + size, summarised=True)
+    return _rendered(made, report, estimate)
 
 
 async def _summary(write: Summary, messages: tuple[Message, ...], room: int, estimate: Estimate) -> str | None:
@@ -329,5 +372,8 @@ def _ceiling(ctx: GenerateContext, tier: Member) -> int | None:
     return min(asked, own)
 
 
-def _rendered(ctx: GenerateContext, report: RenderReport) -> Rendered:
-    return Rendered(ctx=ctx, input_tokens=report.tokens, report=report, notes=report.notes())
+def _rendered(ctx: GenerateContext, report: RenderReport, estimate: Estimate) -> Rendered:
+    notes = report.notes()
+    if isinstance(estimate, _Counting):
+        notes += estimate.notes()
+    return Rendered(ctx=ctx, input_tokens=report.tokens, report=report, notes=notes)

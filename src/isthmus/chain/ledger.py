@@ -103,6 +103,8 @@ class Run:
         steps: how many calls were made.
         attempts: every try, in order.
         number: unique in the process.
+        active: what is called, or was called last: a tier, or the run of one.
+        held: whether the last reply goes on at the tier that served it, whatever the order of the tiers.
     """
 
     scoped: bool = False
@@ -112,6 +114,8 @@ class Run:
     steps: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     number: int = field(default_factory=lambda: next(_numbers))
+    active: Any = None
+    held: bool = False
     _targets: dict[int, Any] = field(default_factory=dict)
     _stack: AsyncExitStack | None = None
     _lock: asyncio.Lock | None = None

@@ -9,6 +9,7 @@ from time import time
 from typing import Any
 
 from isthmus.observability import hooks
+from isthmus.observability.scope import Operation, trace_ids
 from isthmus.secret import redact
 
 _log = logging.getLogger("isthmus.chain")
@@ -25,7 +26,7 @@ class Teller:
         step: which call of its run it is.
     """
 
-    __slots__ = ("_call", "_chain", "_run", "_seq", "_step", "heard")
+    __slots__ = ("_call", "_chain", "_op", "_run", "_seq", "_step", "attempt", "heard")
 
     def __init__(self, chain: str, run: int, *, step: int) -> None:
         self._chain = chain
@@ -35,15 +36,20 @@ class Teller:
         self._seq = 0
         self.heard = hooks.listening()
         """Whether anybody listened when the call began."""
+        self._op = Operation() if self.heard else None
+        self.attempt: Operation | None = None
+        """The try that began last."""
 
     def tell(self, kind: str, fields: Mapping[str, Any], *, loud: bool = False) -> None:
         """Make one record of a type; fields that no record has go to its `detail`."""
         if loud:
             said = (fields["tier"], fields["error_class"], fields["next"], redact(fields["message"]))
-            _log.warning("chain %s: tier %s failed (%s), next: %s: %s", self._chain, *said)
+            _log.warning("chain %s: tier %s failed (%s), next: %s: %s", self._chain, *said, extra=trace_ids(self._op))
         if not self.heard:
             return
         self._seq += 1
+        if kind == hooks.ChainEventType.ATTEMPT_STARTED:
+            self.attempt = Operation(parent=self._op)
         known = {name: value for name, value in fields.items() if name in _KNOWN}
         if "message" in known:
             known["message"] = redact(known["message"])
@@ -56,6 +62,7 @@ class Teller:
                 call=self._call,
                 step=self._step,
                 seq=self._seq,
+                op=self.attempt if kind.startswith("attempt.") else self._op,
                 **known,
                 detail={name: value for name, value in fields.items() if name not in _KNOWN},
             )

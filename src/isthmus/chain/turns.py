@@ -37,17 +37,7 @@ def divided(messages: Sequence[Message]) -> Transcript:
 
     Context that stands right before the user's words belongs to the turn that they begin.
     """
-    asked: dict[str, int] = {}
-    results: list[int] = []
-    # By index, the last place at which something that begins there or before is answered.
-    reach = [0] * len(messages)
-    for at, message in enumerate(messages):
-        calls, answers = _ids(message)
-        asked |= dict.fromkeys(calls, at)
-        if answers:
-            results.append(at)
-        for call_id in answers:
-            reach[asked.get(call_id, at)] = at
+    reach, results = _reach(messages)
     begins: list[int] = []
     furthest = 0
     for at, message in enumerate(messages):
@@ -58,6 +48,39 @@ def divided(messages: Sequence[Message]) -> Transcript:
         begins.insert(0, 0)
     ends = [*begins[1:], len(messages)]
     return Transcript(tuple(range(*pair) for pair in zip(begins, ends, strict=True)), tuple(results))
+
+
+def joints(messages: Sequence[Message]) -> tuple[int, ...]:
+    """Before which messages a transcript may be cut in two, within a turn too.
+
+    No call is parted from its result, no native item from the next one of its reply, no reply that was paused from how
+    it goes on.
+    """
+    reach, results = _reach(messages)
+    found: list[int] = []
+    furthest = 0
+    for at in range(1, len(messages)):
+        furthest = max(furthest, reach[at - 1])
+        before, here = messages[at - 1].get("role"), messages[at].get("role")
+        goes_on = before == here == MessageRole.ASSISTANT or (before is None and at - 1 not in results)
+        if furthest < at and not goes_on and at not in results:
+            found.append(at)
+    return tuple(found)
+
+
+def _reach(messages: Sequence[Message]) -> tuple[list[int], list[int]]:
+    """By index, the last place at which something that begins there is answered; and which messages hold results."""
+    asked: dict[str, int] = {}
+    results: list[int] = []
+    reach = [0] * len(messages)
+    for at, message in enumerate(messages):
+        calls, answers = call_and_result_ids(message)
+        asked |= dict.fromkeys(calls, at)
+        if answers:
+            results.append(at)
+        for call_id in answers:
+            reach[asked.get(call_id, at)] = at
+    return reach, results
 
 
 def _speaks(message: Message) -> bool:
@@ -76,13 +99,13 @@ def lasts(message: Message) -> bool:
     return message.get("role") in _LASTING or is_ephemeral_message(message)
 
 
-def _ids(message: Message) -> tuple[list[str], list[str]]:
+def call_and_result_ids(message: Message) -> tuple[list[str], list[str]]:
     """The ids of the calls that a message makes, and of those that it answers."""
     if message.get("role") == MessageRole.TOOL:
         return [], [str(message.get("tool_call_id"))]
     calls: list[str] = []
     answers: list[str] = []
-    for part in _parts(message):
+    for part in parts_of(message):
         read = read_part(part)
         if isinstance(read, CallContent):
             calls.append(read.call_id)
@@ -91,7 +114,8 @@ def _ids(message: Message) -> tuple[list[str], list[str]]:
     return calls, answers
 
 
-def _parts(message: Message) -> Iterator[Mapping[str, Any]]:
+def parts_of(message: Message) -> Iterator[Mapping[str, Any]]:
+    """The parts of a message that have a type: of its content, its calls, its native items; or it itself as one."""
     if "role" not in message:
         yield message
     for key in ("content", "tool_calls", NATIVE_INPUT):

@@ -44,6 +44,10 @@ class Around(ModelAdapter):
             same.inner = active
             yield same
 
+    async def steer(self, steering: Any) -> Any:
+        """Steer the adapter."""
+        return await self.inner.steer(steering)
+
     async def aclose(self) -> None:
         """Close the adapter."""
         await self.inner.aclose()

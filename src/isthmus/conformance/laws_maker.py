@@ -189,7 +189,7 @@ class Listener(logging.Handler):
 )
 async def _secrets(seen: Seen) -> AsyncIterator[Found]:
     subject: Subject = seen.subject
-    given = subject.canary in [value for value in subject.values().values() if isinstance(value, str)]
+    given = subject.by_config or subject.canary in [v for v in subject.values().values() if isinstance(v, str)]
     own = set(secrets_of(seen.adapter))
     if not given and not own and not holds(inner(seen.adapter), subject.canary):
         raise NotJudged("it takes no key by name")

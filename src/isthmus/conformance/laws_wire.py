@@ -86,6 +86,14 @@ async def _whole(seen: Seen, reel: Reel) -> Outcome:
     return kept[reel.place]  # type: ignore[no-any-return]
 
 
+async def _replies(seen: Seen) -> AsyncIterator[tuple[Reel, StepResult]]:
+    """The recorded successes that are replies, with what each amounts to."""
+    for reel in _successes(seen):
+        step = await _whole(seen, reel)
+        if isinstance(step, StepResult):
+            yield reel, step
+
+
 def _same(one: StepResult, other: StepResult) -> bool:
     names = ("text", "calls", "reasoning", "native", "finish")
     return all(getattr(one, name) == getattr(other, name) for name in names)
@@ -235,10 +243,7 @@ async def _wire_status(seen: Seen) -> AsyncIterator[Found]:
 )
 async def _wire_native(seen: Seen) -> AsyncIterator[Found]:
     judged = False
-    for reel in _successes(seen):
-        step = await _whole(seen, reel)
-        if isinstance(step, TierError) or not step.native:
-            continue
+    async for reel, step in _replies(seen):
         opaque = {text for item in step.native for text in _opaque_texts(item.payload)}
         if not opaque:
             continue
@@ -292,9 +297,8 @@ async def _next_turn(seen: Seen, reel: Reel, step: StepResult) -> Any:
 )
 async def _wire_results(seen: Seen) -> AsyncIterator[Found]:
     judged = False
-    for reel in _successes(seen):
-        step = await _whole(seen, reel)
-        if isinstance(step, TierError) or not step.calls:
+    async for reel, step in _replies(seen):
+        if not step.calls:
             continue
         judged = True
         sent = await _next_turn(seen, reel, step)

@@ -18,6 +18,7 @@ from typing import Any
 from isthmus.adapters.base import ModelAdapter, as_adapter
 from isthmus.conformance.around import Around
 from isthmus.errors import ConfigError, tier_error
+from isthmus.models.aside import Aside
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, Finish, StepResult, event_to_dict
 from isthmus.models.fold import classify, close, iterate
@@ -152,6 +153,9 @@ class _Kept:
 
     def add(self, item: Event | BaseException) -> None:
         """Take an event, or the error in the place of the others; the last one ends the recording."""
+        if isinstance(item, Aside):
+            # Nothing of the reply, and its provider's own object has no form that could be read again.
+            return
         at = round(monotonic() - self._began, 4)
         if isinstance(item, BaseException):
             line = {"at": at, "error": classify(item).to_dict()}

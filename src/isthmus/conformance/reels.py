@@ -244,7 +244,7 @@ async def opened_cinema(subject: Subject, recordings: Any) -> AsyncIterator[Cine
         subject.settings["transport"] = projector
     elif not subject.fresh and has_transport(subject.given):
         subject.given = over(subject.given, transport=projector, keys=NoKeys())
-    elif subject.declares("base_url"):
+    elif subject.is_movable:
         async with serve(lambda request: _play(projector, request)) as server:
             subject.settings["base_url"] = server.url
             cinema = Cinema(reels, projector, through="base_url")
@@ -253,8 +253,8 @@ async def opened_cinema(subject: Subject, recordings: Any) -> AsyncIterator[Cine
         return
     else:
         raise ConfigError(
-            "recordings cannot reach this adapter: its maker needs a parameter `base_url` (or `transport`), so that "
-            "the kit can stand in for its provider"
+            "recordings cannot reach this adapter: its maker needs a parameter `base_url` (or `transport`, or a Config "
+            "`config`), so that the kit can stand in for its provider"
         )
     cinema = Cinema(reels, projector, through="transport")
     cinema.put_on(Showing(cinema.usual()))

@@ -11,6 +11,7 @@ from typing import Any
 
 from isthmus.adapters.base import ModelAdapter, as_adapter
 from isthmus.adapters.faces import STREAMS, WHOLES, source_of
+from isthmus.models.config import Config
 from isthmus.models.model import Model
 
 SECRET_NAMES = frozenset(
@@ -54,10 +55,25 @@ class Subject:
         kinds = [item.kind for item in self.parameters.values()]
         return Parameter.VAR_KEYWORD in kinds and not any(kind in _NAMED for kind in kinds)
 
+    @property
+    def by_config(self) -> bool:
+        """Whether its maker takes its connection as one `Config`."""
+        item = self.parameters.get("config")
+        if item is None or item.kind not in _NAMED or item.default is not Parameter.empty:
+            return False
+        kind = item.annotation
+        named = kind.rpartition(".")[2] if isinstance(kind, str) else getattr(kind, "__name__", "")
+        return kind is Parameter.empty or named == Config.__name__
+
     def declares(self, name: str) -> bool:
         """Whether its maker has a parameter of this name."""
         item = self.parameters.get(name)
         return item is not None and item.kind in _NAMED
+
+    @property
+    def is_movable(self) -> bool:
+        """Whether its requests can be led to another address."""
+        return self.declares("base_url") or self.by_config
 
     def values(self) -> dict[str, Any]:
         """What its maker is called with: every declared key gets the canary, an address leads nowhere."""
@@ -67,6 +83,10 @@ class Subject:
                 continue
             if name in self.settings:
                 values[name] = self.settings[name]
+            elif name == "config" and self.by_config:
+                values[name] = Config(
+                    self.canary, _guess("model"), base_url=self.settings.get("base_url", NOWHERE), max_retries=0
+                )
             elif is_secret(name):
                 values[name] = self.canary
             elif name == "base_url":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Protocol
 
 from isthmus.console.terminal import say, write, write_json
+from isthmus.errors import ChainExhausted, TierError
 from isthmus.models.events import Call, CallDelta, Event, Marker, Reasoning, Text, Usage, event_to_dict
 from isthmus.models.executor import ToolResult
 from isthmus.models.jsontext import dumps
@@ -55,6 +56,11 @@ class Ending(Protocol):
         """The failure behind it."""
         ...
 
+    @property
+    def attempts(self) -> tuple[Any, ...]:
+        """Every try of every model call."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
@@ -67,6 +73,7 @@ class Aborted:
     reason: str | None = "aborted"
     detail: str = ""
     error: Exception | None = None
+    attempts: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +154,34 @@ class Display:
         """Show how it ended."""
         if self._json:
             write_json(dumps(outcome(ending)))
+            _tell_passed_over(ending)
             if ending.error is not None:
                 say(f"isthmus: {ending.outcome}: {_why(ending)}")
             return
         if self._texts and not self._texts[-1].endswith("\n"):
             write("\n")
+        _tell_passed_over(ending)
         if ending.outcome != "completed":
             say(f"isthmus: {ending.outcome}: {_why(ending)}")
         say(self.clock.line(ending, model))
+
+
+def _tell_passed_over(ending: Ending) -> None:
+    """Say which tiers failed before another one was asked, and how; what ended the run says so itself."""
+    failed: dict[str, list[TierError]] = {}
+    for attempt in _tries(ending.attempts):
+        if attempt.error not in (None, ending.error) and attempt.finish is None:
+            failed.setdefault(attempt.tier, []).append(attempt.error)
+    # The failure of a whole chain names every try.
+    for tier, errors in failed.items() if not isinstance(ending.error, ChainExhausted) else ():
+        tries = f" after {len(errors)} tries" if len(errors) > 1 else ""
+        say(redact(f"isthmus: {tier} failed{tries}: {errors[-1].error_class}: {errors[-1].message}"))
+
+
+def _tries(attempts: Iterable[Any]) -> Iterator[Any]:
+    """The tries of tiers themselves, of chains within chains too."""
+    for attempt in attempts:
+        yield from _tries(attempt.attempts) if attempt.attempts else (attempt,)
 
 
 def _why(ending: Ending) -> str:

@@ -8,19 +8,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
     from isthmus.harness.approval import ApprovalShim
+    from isthmus.harness.compaction import CompactionShim, keep_whole
     from isthmus.harness.descriptor import AgentDescriptor, Runner
     from isthmus.harness.errors import (
         AgentFileError,
         ApprovalError,
         JournalError,
+        McpServerError,
+        SkillFileError,
         SnapshotError,
         StateConflictError,
         ToolNameCollisionError,
     )
     from isthmus.harness.journal import Journal, SqliteJournal
     from isthmus.harness.limits import Limits
+    from isthmus.harness.mcp import McpShim
+    from isthmus.harness.mcpservers import HttpServer, StdioServer
     from isthmus.harness.outcome import Outcome
     from isthmus.harness.pending import ApprovalRequest, Decision
+    from isthmus.harness.plan import PlanShim, PlanStep, plan_of
     from isthmus.harness.result import RunResult
     from isthmus.harness.resume import Resume
     from isthmus.harness.runevents import RunEvent, RunEventKind, StateSnapshot
@@ -35,11 +41,12 @@ if TYPE_CHECKING:
         Shim,
         TurnState,
     )
+    from isthmus.harness.skills import Skill, SkillsShim
     from isthmus.harness.snapshot import AgentId, AgentSnapshot
     from isthmus.harness.sqlstores import PostgresStateStore, SqliteStateStore
     from isthmus.harness.state import RunState
     from isthmus.harness.stores import JsonFileStateStore, MemoryStateStore, StateStore
-    from isthmus.harness.view import ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX
+    from isthmus.harness.view import ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX, PLAN_STATE_KEY
     from isthmus.models.executor import ToolResult
 
 _PLACES = {
@@ -52,16 +59,23 @@ _PLACES = {
     "ApprovalRequest": "isthmus.harness.pending",
     "ApprovalShim": "isthmus.harness.approval",
     "BoundShim": "isthmus.harness.shims",
+    "CompactionShim": "isthmus.harness.compaction",
     "Decision": "isthmus.harness.pending",
     "DefaultAgent": "isthmus.harness.agents",
     "DelegatingBoundShim": "isthmus.harness.shims",
     "DelegatingShim": "isthmus.harness.shims",
+    "HttpServer": "isthmus.harness.mcpservers",
     "Journal": "isthmus.harness.journal",
     "JournalError": "isthmus.harness.errors",
     "JsonFileStateStore": "isthmus.harness.stores",
     "Limits": "isthmus.harness.limits",
+    "McpServerError": "isthmus.harness.errors",
+    "McpShim": "isthmus.harness.mcp",
     "MemoryStateStore": "isthmus.harness.stores",
     "Outcome": "isthmus.harness.outcome",
+    "PLAN_STATE_KEY": "isthmus.harness.view",
+    "PlanShim": "isthmus.harness.plan",
+    "PlanStep": "isthmus.harness.plan",
     "PostgresStateStore": "isthmus.harness.sqlstores",
     "PreparedTurn": "isthmus.harness.shims",
     "Resume": "isthmus.harness.resume",
@@ -76,19 +90,26 @@ _PLACES = {
     "Runner": "isthmus.harness.descriptor",
     "RunnerHooks": "isthmus.harness.runnerhooks",
     "Shim": "isthmus.harness.shims",
+    "Skill": "isthmus.harness.skills",
+    "SkillFileError": "isthmus.harness.errors",
+    "SkillsShim": "isthmus.harness.skills",
     "SnapshotError": "isthmus.harness.errors",
     "SqliteJournal": "isthmus.harness.journal",
     "SqliteStateStore": "isthmus.harness.sqlstores",
     "StateConflictError": "isthmus.harness.errors",
     "StateSnapshot": "isthmus.harness.runevents",
     "StateStore": "isthmus.harness.stores",
+    "StdioServer": "isthmus.harness.mcpservers",
     "ToolNameCollisionError": "isthmus.harness.errors",
     "ToolResult": "isthmus.models.executor",
     "TurnState": "isthmus.harness.shims",
+    "keep_whole": "isthmus.harness.compaction",
+    "plan_of": "isthmus.harness.plan",
 }
 
 __all__ = [
     "ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX",
+    "PLAN_STATE_KEY",
     "AgentDescriptor",
     "AgentFileError",
     "AgentId",
@@ -97,16 +118,22 @@ __all__ = [
     "ApprovalRequest",
     "ApprovalShim",
     "BoundShim",
+    "CompactionShim",
     "Decision",
     "DefaultAgent",
     "DelegatingBoundShim",
     "DelegatingShim",
+    "HttpServer",
     "Journal",
     "JournalError",
     "JsonFileStateStore",
     "Limits",
+    "McpServerError",
+    "McpShim",
     "MemoryStateStore",
     "Outcome",
+    "PlanShim",
+    "PlanStep",
     "PostgresStateStore",
     "PreparedTurn",
     "Resume",
@@ -121,15 +148,21 @@ __all__ = [
     "Runner",
     "RunnerHooks",
     "Shim",
+    "Skill",
+    "SkillFileError",
+    "SkillsShim",
     "SnapshotError",
     "SqliteJournal",
     "SqliteStateStore",
     "StateConflictError",
     "StateSnapshot",
     "StateStore",
+    "StdioServer",
     "ToolNameCollisionError",
     "ToolResult",
     "TurnState",
+    "keep_whole",
+    "plan_of",
 ]
 
 

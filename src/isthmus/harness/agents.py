@@ -62,7 +62,8 @@ class DefaultAgent:
         SnapshotError: what was kept cannot be read.
         ToolDefinitionError: a tool cannot be offered.
         OutputDefinitionError: no such form can be asked for.
-        InvalidRequestError: there are tools, and a tier of the model does not support them; names it.
+        InvalidRequestError: a tier of the model does not support tools, which there are, or has no room for them and
+            the instructions; names it.
     """
 
     descriptor: AgentDescriptor | None = None

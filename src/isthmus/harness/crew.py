@@ -15,6 +15,7 @@ from isthmus.harness.runevents import Mailbox, RunEvent, RunEventKind, StateSnap
 from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
 from isthmus.harness.shims import RULINGS, BoundShim, PreparedTurn, Ruling, Shim, TurnState, with_tools
 from isthmus.harness.state import RunState
+from isthmus.harness.view import PLAN_STATE_KEY
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call
 from isthmus.models.executor import ToolResult
@@ -58,6 +59,7 @@ class Crew:
         self._turn: PreparedTurn | None = None
         self._calling = self._begun = False
         self._calls: dict[str, Call] = {}
+        self._plan = state.shim_state.get(PLAN_STATE_KEY)
 
     async def begin(self, stands: LoopState) -> None:
         """Bind the shims, let them begin, and say that the agent has."""
@@ -101,7 +103,14 @@ class Crew:
         offered = turn.tools.normalized_tools
         kept = tuple(tool for tool in offered if tool.name not in turn.excluded)
         tools = turn.tools if len(kept) == len(offered) else with_tools(turn.tools, kept)
-        return Prepared(tuple(state.history), tools, turn.system_instruction, turn.model_args)
+        return Prepared(
+            tuple(state.history),
+            tools,
+            turn.system_instruction,
+            turn.model_args,
+            spent=tuple(turn.spent),
+            notes=tuple(turn.notes),
+        )
 
     async def announce(self, effect: CallModel) -> CallModel:
         """The call as it is made, after the shims and the hooks have seen its messages."""
@@ -174,6 +183,10 @@ class Crew:
         """A call is answered."""
         self._calls.pop(call.call_id or "", None)
         self._publish(RunEventKind.TOOL_END, call=call, result=result)
+        plan = self._state.shim_state.get(PLAN_STATE_KEY)
+        if plan is not self._plan:
+            self._plan = plan
+            self._publish(RunEventKind.PLAN_UPDATED, detail={"steps": own_copy(plan)})
         await self._tell("on_tool_call_end", call, result=result)
 
     async def leave(self) -> list[Exception]:

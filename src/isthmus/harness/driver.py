@@ -13,6 +13,7 @@ from isthmus.errors import CutReason, TierError
 from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew
 from isthmus.harness.effects import CallModel
+from isthmus.harness.observed import started
 from isthmus.harness.run import AgentEvent, Begun, Run, raise_failure
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.state import RunState
@@ -51,22 +52,22 @@ async def drive(
                 stream, passage = run.call(active, effect)
                 plain, keep = passage.plain, passage.pieces.append
                 try:
-                    async for event in stream:
-                        if plain and type(event) is Text:
-                            keep(event.text)
-                            yield event
-                            continue
-                        for shown in passage.take(event):
-                            yield shown
-                        plain = passage.plain
+                    async for batch in stream.batches():
+                        for event in batch:
+                            if plain and type(event) is Text:
+                                keep(event.text)
+                                yield event
+                                continue
+                            for shown in passage.take(event):
+                                yield shown
+                            plain = passage.plain
                 except TierError as error:
                     broken = error
                 finally:
                     await stream.aclose()
                 if not run.closing:
                     await run.replied(effect, broken)
-        if run.crew is not None:
-            _together(await run.crew.leave(), None)
+        await _leave(run)
         if kept is not None:
             watch.task = asyncio.current_task(loop)
             await kept.end(run)
@@ -87,9 +88,9 @@ async def _open(run: Run, kept: Kept | None, watch: Watchdog) -> None:
     """Wait for the run's turn, and say that it begins."""
     if kept is not None:
         await kept.begin(run)
-    if run.attended:
         watch.task = asyncio.current_task()
-        await run.open(None if kept is None else kept.turn)
+    started(run.op, run.context)
+    await run.open(None if kept is None else kept.turn)
 
 
 async def _close(run: Run, kept: Kept | None, error: BaseException | None) -> None:
@@ -104,6 +105,12 @@ async def _close(run: Run, kept: Kept | None, error: BaseException | None) -> No
         if run.log is not None:
             await run.log.close(run.outcome, failed=error is not None)
     run.conclude()
+
+
+async def _leave(run: Run) -> None:
+    """Let the shims of a run that went well end, before it is committed."""
+    if run.crew is not None:
+        _together(await run.crew.leave(), None)
 
 
 async def _part(run: Run, crew: Crew, error: BaseException | None) -> None:

@@ -10,7 +10,7 @@ from isthmus.harness.history import Said
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.pending import Question
 from isthmus.models.contract import GenerateContext
-from isthmus.models.events import Call, Event, StepResult
+from isthmus.models.events import Call, Event, Note, StepResult, Usage
 from isthmus.models.executor import ToolResult
 from isthmus.models.strategy import Asked
 from isthmus.models.tools import Tools
@@ -77,12 +77,16 @@ class Prepared:
         tools: the tools and their policy.
         brief: the system text.
         options: the model's own request options.
+        spent: the tokens of what was asked of a model to prepare it.
+        notes: what was changed.
     """
 
     messages: tuple[Mapping[str, Any], ...]
     tools: Tools
     brief: str
     options: Mapping[str, Any]
+    spent: tuple[Usage | None, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,10 @@ class AgentFileError(IsthmusError, ValueError):
     """A file that describes no agent; names place, line and remedy."""
 
 
+class SkillFileError(IsthmusError, ValueError):
+    """A folder that holds no skill as it must be; names place, line and remedy."""
+
+
 class ToolNameCollisionError(IsthmusError, ValueError):
     """A shim adds a tool under a name that is taken; names it."""
 
@@ -38,3 +42,7 @@ class ApprovalError(IsthmusError, ValueError):
 
 class JournalError(IsthmusError, RuntimeError):
     """A journal that cannot be written or read, or does not fit the run; says what to do."""
+
+
+class McpServerError(IsthmusError, ConnectionError):
+    """An MCP server that cannot be started or reached, or that went away; names it, its place and what it said."""

@@ -131,6 +131,10 @@ def _ask(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
 def _prepared(state: LoopState, report: Prepared) -> Next:
     """A turn was prepared; a transcript that was changed must still have one result for each call."""
     request = replace(state.request, brief=report.brief, options=report.options)
+    for usage in report.spent:
+        state = changed(state, spent=state.spent.add(usage))
+    if report.notes:
+        state = changed(state, notes=(*state.notes, *report.notes))
     if report.messages is not state.messages:
         kept, notes = paired(report.messages)
         ids = state.ids | all_call_ids(kept)

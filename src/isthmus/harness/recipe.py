@@ -25,7 +25,7 @@ from isthmus.harness.runlog import RunLog
 from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
 from isthmus.harness.state import RunState
 from isthmus.harness.view import LiveRunView
-from isthmus.models.contract import GenerateContext
+from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.output import resolve_output_schema
 from isthmus.models.promptspec import PromptSpec, render_instruction_text
 from isthmus.models.tools import ToolExecutionContext
@@ -65,7 +65,8 @@ class Recipe:
         journal: where their steps are kept.
 
     Raises:
-        InvalidRequestError: there are tools, and a tier of the model does not support them; names it.
+        InvalidRequestError: a tier of the model does not support tools, which there are, or has no room for them and
+            the instructions; names it.
         OutputDefinitionError: no such form can be asked for.
     """
 
@@ -90,8 +91,9 @@ class Recipe:
             output=resolve_output_schema(made.output),
             options=dict(made.model_args),
         )
-        if self.tools.tools:
-            self.chain.check({"tools"})
+        brief = made.instructions if isinstance(made.instructions, str) else ""
+        offered = tuple(each for each in self.tools.tools if isinstance(each, ToolSpec))
+        self.chain.check({"tools"} if offered else (), replace(self._request, brief=brief, tools=offered))
 
     def begin(self, state: RunState, order: Order) -> Begun:
         """The first step of a run from a state, which becomes the run's own.

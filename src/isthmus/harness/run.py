@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace as changed
@@ -32,6 +32,7 @@ from isthmus.harness.effects import (
 )
 from isthmus.harness.loop import Next, advance
 from isthmus.harness.loopstate import LoopState
+from isthmus.harness.observed import answered, around_tools, begun, ended
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.passage import Passage
 from isthmus.harness.recovery import Comeback, claimed
@@ -40,10 +41,10 @@ from isthmus.harness.runevents import RunEvent
 from isthmus.harness.runlog import RunLog
 from isthmus.harness.state import RunState
 from isthmus.models.events import Call, Event, FinishReason, Reset, StepResult
-from isthmus.models.executor import ToolExecutor, ToolResult
+from isthmus.models.executor import Around, ToolExecutor, ToolResult
 from isthmus.models.stream import EventStream
 from isthmus.models.tools import ToolExecutionContext
-from isthmus.observability import hooks
+from isthmus.observability.scope import Operation, under
 
 AgentEvent: TypeAlias = Event | ToolResult
 
@@ -125,6 +126,7 @@ class Run:
     before: int = 0
     tries: int = 0
     announced: CallModel | None = None
+    op: Operation | None = field(default_factory=begun)
 
     @classmethod
     def of(cls, begun: Begun, before: RunState, *, runner: Runner | None) -> Run:
@@ -166,15 +168,11 @@ class Run:
     def call(self, model: Any, effect: CallModel) -> tuple[EventStream, Passage]:
         """Begin a model call."""
         self.tries = len(getattr(model, "attempts", ()))
-        stream = model.stream(effect.ctx)
+        with under(self.op):
+            stream = model.stream(effect.ctx)
         self.reading = stream if isinstance(stream, EventStream) else EventStream(stream)
         self.passage = Passage(effect)
         return self.reading, self.passage
-
-    @property
-    def attended(self) -> bool:
-        """Whether somebody is to be told that it begins."""
-        return self.crew is not None or self.log is not None or self.back is not None
 
     async def open(self, turn: Turn | None) -> None:
         """Say in the journal, in the conversation and to those who attend that the run begins, or goes on.
@@ -255,18 +253,7 @@ class Run:
             return
         self.concluded = True
         self.outcome = outcome = replace(outcome, attempts=getattr(self.active, "attempts", ())[self.before :])
-        hooks.emit(
-            hooks.TurnEnded(
-                agent=self.context.agent_name or "",
-                run_id=self.context.run_id or "",
-                outcome=outcome.outcome,
-                reason=outcome.reason,
-                steps=outcome.steps,
-                tier=outcome.tier,
-                usage=outcome.usage,
-                cost=outcome.cost,
-            )
-        )
+        ended(self.op, self.context, outcome=outcome)
 
     def _hear(self, step: StepResult | None) -> None:
         if self.crew is not None:
@@ -312,8 +299,7 @@ class Run:
                 yield known
         self.docket = None
         run = effect.calls if plan is None else plan.run
-        told = None if self.log is None else self._recorded(plan)
-        results = ToolExecutor(on_result=told).results(
+        results = ToolExecutor(around=self._around(plan)).results(
             run, tools=effect.tools, context=self.context, used=effect.used, on_tool_start=self._starts
         )
         mailbox = None if self.crew is None else self.crew.mailbox
@@ -326,20 +312,24 @@ class Run:
                         await self._answered(calls[item.call_id], item)
                     yield item
 
-    def _recorded(self, plan: Plan | None) -> Callable[[ToolResult], Awaitable[None]]:
-        async def record(result: ToolResult) -> None:
-            if self.log is not None:
-                await self.log.result(result if plan is None else plan.shown(result))
+    def _around(self, plan: Plan | None) -> Around | None:
+        """What tells of each tool, and writes its result as soon as it is there."""
+        told, log = around_tools(self.op), self.log
+        if log is None:
+            return told
 
-        return record
+        async def recorded(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+            result = await (ran() if told is None else told(call, ran))
+            await log.result(result if plan is None else plan.shown(result))
+            return result
+
+        return recorded
 
     async def _answered(self, call: Call, result: ToolResult) -> None:
         self.results = (*self.results, result)
         if self.log is not None:
             await self.log.result(result)
-        hooks.emit(
-            hooks.ToolEnded(tool=result.tool, call_id=result.call_id, seconds=result.seconds, outcome=result.outcome)
-        )
+        answered(self.op, result)
         if self.crew is not None:
             await self.crew.tool_ends(call, result)
 

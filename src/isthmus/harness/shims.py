@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from isthmus.harness.errors import ToolNameCollisionError
 from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
 from isthmus.models.contract import ToolSpec
-from isthmus.models.events import Call
+from isthmus.models.events import Call, Note, Usage
 from isthmus.models.messages import MessageRole, check_form
 from isthmus.models.responses import ModelResponse
 from isthmus.models.tools import Tool, Tools
@@ -60,6 +60,8 @@ class PreparedTurn:
         tools: the tools and their policy.
         model_args: the model's own request options.
         transient_state: what the shims of this run tell one another; never stored.
+        spent: the tokens of model calls that a shim made for this turn; None of one that reported none.
+        notes: what shims changed, for the run's notes.
     """
 
     run_state: TurnState
@@ -68,6 +70,8 @@ class PreparedTurn:
     transient_state: dict[str, Any] = field(default_factory=dict)
     system_instruction: str = ""
     excluded: frozenset[str] = frozenset()
+    spent: list[Usage | None] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     def add_tools(self, tools: Iterable[ToolSpec | Callable[..., Any]], *, require_unique_names: bool = False) -> None:
         """Offer these tools, too; of two with one name the first stays.

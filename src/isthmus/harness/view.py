@@ -9,6 +9,9 @@ from typing import Any
 ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX = ":active-skill-names"
 """How a key of the shim state ends under which the names of active skills stand, as a list."""
 
+PLAN_STATE_KEY = "plan:steps"
+"""Under which key of the shim state the plan of the work stands; each update puts a new list there."""
+
 
 class LiveRunView:
     """A read-only view of a live run: each look shows the run as it is then.

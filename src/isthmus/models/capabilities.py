@@ -14,6 +14,7 @@ _log = logging.getLogger("isthmus.models.capabilities")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 """The named levels of reasoning effort; anything else is off."""
 
+_OFF = frozenset({"", "off", "none"})
 _FALSE = frozenset({"", "0", "false", "no", "off"})
 _lowered: set[str] = set()
 
@@ -106,6 +107,33 @@ def apply_thinking(
         return kwargs
     lowered(model)
     return _at(kwargs, "low")
+
+
+def effort_sent(effort: str | None, caps: ModelCapabilities | None, *, model: str, notes: list[Note]) -> str | None:
+    """The level of reasoning effort for a dialect that names one: a word as it is, or what its absence takes.
+
+    None says nothing; "off" is a switch-off that must be said, as the model reasons by itself; "low" stands for one
+    that the model refuses (logged once a model).
+
+    Args:
+        effort: any word, also one that the model may refuse; "", "off" and "none" are off; None asks for nothing.
+        caps: what the model can do; None where nothing is known.
+        model: its id, for the log.
+        notes: takes a note of what was left out or changed.
+    """
+    if effort is None:
+        return None
+    if effort.strip().lower() not in _OFF:
+        if caps is None or caps.adaptive_thinking:
+            return effort
+        notes.append(Note(NoteCode.PARAMETER_DROPPED, f"effort {effort!r}: this endpoint takes none"))
+        return None
+    if caps is None or not caps.adaptive_thinking or not caps.thinking_default_on:
+        return None
+    if caps.thinking_disable:
+        return "off"
+    notes.append(Note(NoteCode.PARAMETER_CHANGED, lowered(model)))
+    return "low"
 
 
 def within(wanted: int, capabilities: ModelCapabilities | None, *, notes: list[Note]) -> int:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, get_args
 
 import msgspec
 
 from isthmus.errors import TierError
+from isthmus.models.aside import Aside
 from isthmus.models.jsontext import dumps, loads, utf8
-from isthmus.wire.frame import Frame
+from isthmus.models.rawslot import RawSlot
+from isthmus.models.rawslot import framed as framed
+from isthmus.models.rawslot import set_raw as set_raw
 
 
 class FinishReason(StrEnum):
@@ -68,24 +71,6 @@ class Note(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-class _RawSlot:
-    """Holds the undecoded frame beside a struct: no field, so neither equality, repr nor JSON sees it."""
-
-    __slots__ = ("_raw",)
-
-    @property
-    def raw(self) -> Frame | None:
-        """The frame that this event came from, or None where it was made here."""
-        try:
-            return self._raw  # type: ignore[attr-defined,no-any-return]
-        except AttributeError:
-            return None
-
-
-set_raw = _RawSlot._raw.__set__  # type: ignore[attr-defined]
-"""Gives an event just made the frame that it came from."""
-
-
 class _AttemptsSlot:
     """Holds the tries behind a result of a chain, hidden like the frame."""
 
@@ -100,19 +85,19 @@ class _AttemptsSlot:
             return ()
 
 
-class _BothSlots(_RawSlot):
+class _BothSlots(RawSlot):
     __slots__ = ("_attempts",)
     attempts: property = _AttemptsSlot.attempts  # type: ignore[assignment]
 
 
-class Text(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="text"):
+class Text(msgspec.Struct, RawSlot, frozen=True, tag_field="type", tag="text"):
     """A piece of the reply's text."""
 
     type: ClassVar[str] = "text"
     text: str
 
 
-class Call(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="call"):
+class Call(msgspec.Struct, RawSlot, frozen=True, tag_field="type", tag="call"):
     """One complete tool call.
 
     Args:
@@ -131,7 +116,7 @@ class Call(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="call"):
     problem: str | None = None
 
 
-class Reasoning(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="reasoning"):
+class Reasoning(msgspec.Struct, RawSlot, frozen=True, tag_field="type", tag="reasoning"):
     """A piece of the model's reasoning; `signature` or `encrypted` hold its opaque part."""
 
     type: ClassVar[str] = "reasoning"
@@ -141,7 +126,7 @@ class Reasoning(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="re
     encrypted: str | None = None
 
 
-class CallDelta(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="call-delta"):
+class CallDelta(msgspec.Struct, RawSlot, frozen=True, tag_field="type", tag="call-delta"):
     """A preview of a call to come: the next piece of its arguments.
 
     Args:
@@ -158,7 +143,7 @@ class CallDelta(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="ca
     arguments_delta: str = ""
 
 
-class Native(_RawSlot):
+class Native(RawSlot):
     """A provider's own block, kept because it must survive.
 
     Args:
@@ -223,7 +208,7 @@ def _native(provider: str, event_type: str, json: bytes) -> Native:
     return Native(provider, event_type, json=json)
 
 
-class Marker(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="marker"):
+class Marker(msgspec.Struct, RawSlot, frozen=True, tag_field="type", tag="marker"):
     """A delimited construct that a chain promoted from text."""
 
     type: ClassVar[str] = "marker"
@@ -232,7 +217,7 @@ class Marker(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="marke
     text: str = ""
 
 
-class Reset(msgspec.Struct, _RawSlot, frozen=True, tag_field="type", tag="reset"):
+class Reset(msgspec.Struct, RawSlot, frozen=True, tag_field="type", tag="reset"):
     """A chain tries again: forget the side events shown so far. `attempt` is the number of the try to come."""
 
     type: ClassVar[str] = "reset"
@@ -299,16 +284,10 @@ class Finish(msgspec.Struct, _BothSlots, frozen=True, tag_field="type", tag="fin
 
 ModelEvent: TypeAlias = Text | Call
 StreamEvent: TypeAlias = Text | Call | Finish
-SideEvent: TypeAlias = Reasoning | CallDelta | Native | Marker | Reset
-Event: TypeAlias = Text | Call | Finish | Reasoning | CallDelta | Native | Marker | Reset
+SideEvent: TypeAlias = Reasoning | CallDelta | Native | Marker | Reset | Aside
+Event: TypeAlias = StreamEvent | SideEvent
 
-EVENT_TYPES: frozenset[type] = frozenset({Text, Call, Finish, Reasoning, CallDelta, Native, Marker, Reset})
-
-
-def framed(event: Any, frame: Frame | None) -> Any:
-    """The same event, with the frame that it came from as its `raw`."""
-    set_raw(event, frame)
-    return event
+EVENT_TYPES: frozenset[type] = frozenset(get_args(Event))
 
 
 def tried(thing: Any, attempts: tuple[Any, ...]) -> Any:
@@ -343,9 +322,8 @@ class StepResult(msgspec.Struct, _AttemptsSlot, frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("events", "native", "notes"):
-            value = getattr(self, name)
-            if type(value) is not tuple:
-                msgspec.structs.force_setattr(self, name, tuple(value))
+            if type(getattr(self, name)) is not tuple:
+                msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))
 
     @property
     def text(self) -> str:
@@ -384,12 +362,11 @@ def event_to_dict(event: Event) -> Mapping[str, Any]:
     """One event as plain JSON values, `type` first and absent fields left out."""
     if isinstance(event, Native):
         return {"type": "native", "provider": event.provider, "event_type": event.event_type, "payload": event.payload}
-    shown: dict[str, Any] = {"type": event.type}
-    for name in event.__struct_fields__:
-        value = getattr(event, name)
-        if value is not None and value != ():
-            shown[name] = _plain(value)
-    return shown
+    if isinstance(event, Aside):
+        return {"type": "aside", **event.to_dict()}
+    values = {name: getattr(event, name) for name in event.__struct_fields__}
+    shown = {name: _plain(value) for name, value in values.items() if value is not None and value != ()}
+    return {"type": event.type, **shown}
 
 
 def _plain(value: Any) -> Any:

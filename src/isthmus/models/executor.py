@@ -6,7 +6,7 @@ Nothing that a tool does ends a run: only cancellation passes through. Knows not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from inspect import isawaitable
@@ -26,6 +26,7 @@ from isthmus.models.results import ToolError, ToolFailure, result_content, shown
 from isthmus.models.tools import Tool, ToolExecutionContext, Tools
 from isthmus.secret import redact
 
+Around: TypeAlias = Callable[[Call, Callable[[], "Awaitable[ToolResult]"]], "Awaitable[ToolResult]"]
 Contexts: TypeAlias = ToolExecutionContext | Mapping[str, ToolExecutionContext]
 _RAN = frozenset({"ok", "error", "timeout", "cancelled"})
 
@@ -78,8 +79,8 @@ class _Batch:
     tools: Tools
     started: Callable[[Call], Any] | None
     ended: Callable[[Call, Any], Any] | None
-    answered: Callable[[ToolResult], Any] | None
     stop: CancellationToken
+    around: Around | None
 
     async def tell(self, told: Callable[..., Any] | None, *what: Any) -> None:
         """Call back, sync or async."""
@@ -93,15 +94,12 @@ class ToolExecutor:
 
     Args:
         adapter: makes the messages that `execute` returns; None makes those of Chat Completions, the neutral history.
-        on_result: told of the result of each call that was run, as soon as it is there, while others of its reply may
-            still run; may be async.
+        around: given each call that may run and what runs it; returns what that returns. None runs it as it is.
     """
 
-    def __init__(
-        self, adapter: ToolOutputAdapter | None = None, *, on_result: Callable[[ToolResult], Any] | None = None
-    ) -> None:
+    def __init__(self, adapter: ToolOutputAdapter | None = None, *, around: Around | None = None) -> None:
         self._adapter = adapter or ChatCompletionsOutputAdapter()
-        self._on_result = on_result
+        self._around = around
 
     async def execute(
         self,
@@ -172,8 +170,8 @@ class ToolExecutor:
             tools=tools,
             started=on_tool_start,
             ended=on_tool_end,
-            answered=self._on_result,
             stop=cancellation_token or CancellationToken(),
+            around=self._around,
         )
         plan = _plan(batch.tools, calls, context, used=dict(used or {}))
         if not tools.parallel_tool_calls or len(plan) == 1:
@@ -242,15 +240,19 @@ def _context(call: Call, context: Contexts | None) -> ToolExecutionContext:
 
 
 async def _run(batch: _Batch, item: _Ready) -> ToolResult:
+    if batch.around is None:
+        return await _ran(batch, item)
+    return await batch.around(item.call, lambda: _ran(batch, item))
+
+
+async def _ran(batch: _Batch, item: _Ready) -> ToolResult:
     began = monotonic()
     if batch.stop.cancelled:
         return _answer(item.call, f"Error: Tool {item.tool.name!r} was not run: the run was cancelled.", "not-executed")
     await batch.tell(batch.started, item.call)
     value, content, outcome = await _attempts(batch, item)
     await batch.tell(batch.ended, item.call, value)
-    result = _answer(item.call, content, outcome, monotonic() - began)
-    await batch.tell(batch.answered, result)
-    return result
+    return _answer(item.call, content, outcome, monotonic() - began)
 
 
 _Attempt: TypeAlias = tuple[Any, str | list[dict[str, Any]], str]

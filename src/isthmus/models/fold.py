@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from inspect import isawaitable
 from typing import Any
 
@@ -123,6 +123,20 @@ class Fold:
         """Take several events; see `add`."""
         for event in events:
             self.add(event)
+
+    def together(self, events: Sequence[Event]) -> tuple[Sequence[Event], ProtocolError | None]:
+        """Take events that came together; returns what `add` makes of them, up to the first that breaks a rule."""
+        texts = [event.text for event in events if type(event) is Text and event.text.__class__ is str]
+        if len(texts) == len(events) and self.finish is None:
+            self._texts += texts
+            return events, None
+        taken: list[Event] = []
+        try:
+            for event in events:
+                taken.append(self.add(event))  # noqa: PERF401 - what came before a failure stands
+        except ProtocolError as error:
+            return taken, error
+        return taken, None
 
     def _add_other(self, event: Event) -> Event:
         if type(event) is Finish:

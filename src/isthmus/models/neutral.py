@@ -9,6 +9,7 @@ from isthmus.errors import InvalidRequestError
 from isthmus.models.enums import MessageRole
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.messages import RESERVED, check_form, copied, listed, text_of, without_reserved
+from isthmus.models.pairing import Pairing
 from isthmus.models.parts import CallContent, Content, OtherContent, ResultContent, TextContent, ThinkingContent
 from isthmus.models.reading import read_part, read_result, remarks
 
@@ -41,6 +42,7 @@ def to_neutral(messages: Iterable[Mapping[str, Any]], *, notes: list[Note] | Non
     """
     notes = [] if notes is None else notes
     made: list[dict[str, Any]] = []
+    pairing = Pairing(notes)
     open_turn: dict[str, Any] | None = None
     for at, message in enumerate(listed(messages)):
         place = f"messages[{at}]"
@@ -48,7 +50,7 @@ def to_neutral(messages: Iterable[Mapping[str, Any]], *, notes: list[Note] | Non
         _check_said(message, place)
         for item, own in _items(message, place, notes):
             if "role" in item:
-                turns = split(item, place, spell=_spell_for(notes), notes=notes)
+                turns = split(dict(pairing.turn(item, place)), place, spell=_spell_for(notes), notes=notes)
             else:
                 turns = _from_item(item, place, open_turn, notes)
             made += turns

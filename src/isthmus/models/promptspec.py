@@ -37,6 +37,19 @@ class PromptSpec(msgspec.Struct, Generic[Ctx], frozen=True):
     def __repr__(self) -> str:
         return f"PromptSpec({self.template!r})"
 
+    def to_dict(self) -> dict[str, Any]:
+        """What it renders to, with its values and the form that it asks for.
+
+        Raises:
+            PromptError: it cannot be rendered.
+        """
+        template = self.template
+        return {
+            "messages": template.render_messages(self.values),
+            "values": self.values,
+            "response_format": template.response_format(),
+        }
+
 
 def render_instruction_text(spec: PromptSpec[Any]) -> str:
     """The system texts of a prompt, joined by a blank line.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from time import monotonic
 from types import AsyncGeneratorType, TracebackType
 from typing import Any, cast
 
 from isthmus.errors import ProtocolError, TierError, TransientError
+from isthmus.models.batches import Batches
 from isthmus.models.contract import Timeouts
 from isthmus.models.events import EVENT_TYPES, Event, StepResult, Text
 from isthmus.models.fold import Fold, classify, close, iterate, uninvited
@@ -28,6 +28,16 @@ UNTIMED = Timeouts(connect=None, first_content=None, idle=None, total=None)
 """Waits for ever."""
 _IMPATIENT = 0.05
 _TIMEOUTS = Timeouts()
+
+
+class Interruption(str):
+    """Why a watchdog cancelled the task that waited: what its `CancelledError` says."""
+
+    __slots__ = ()
+
+
+CLOSED = Interruption("closed")
+"""The consumer closed the stream from elsewhere."""
 DEADLINE = "deadline"
 """The code of a time-out that no other try would mend."""
 _CLOSED = "the stream was closed before its finish"
@@ -171,7 +181,7 @@ class Watchdog:
             self._hit = why
             if self.task is not self._home:
                 self._home, self._baseline = self.task, self.task.cancelling()
-            self.task.cancel()
+            self.task.cancel(Interruption(why))
 
     def claim(self) -> str | None:
         """Why a cancellation that was just caught is this watchdog's own; None if somebody else wants it too."""
@@ -193,16 +203,25 @@ def _nothing() -> None:
     return None
 
 
-async def _pump(source: Any, fold: Fold, watch: Watchdog) -> AsyncGenerator[Event, None]:
+async def _pump(source: Any, fold: Fold, *, watch: Watchdog, together: bool) -> AsyncGenerator[Any, None]:
+    """The events of a source, folded as they pass: each for itself, or as they came together."""
     loop = asyncio.get_running_loop()
     add, running_task, clock = fold.add, _running_task, monotonic
     inner: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
+    batched = type(inner) is Batches
     watch.start(loop)
     try:
-        async for event in inner:
-            if type(event) not in EVENT_TYPES:
-                event = to_event(event)
-            yield add(event)
+        async for item in inner.batches if isinstance(inner, Batches) else inner:
+            batch: Any = item if batched else (item if type(item) in EVENT_TYPES else to_event(item),)
+            if together:
+                taken, wrong = fold.together(batch)
+                if taken:
+                    yield taken
+                if wrong is not None:
+                    raise wrong
+            else:
+                for event in batch:
+                    yield add(event)
             watch.since = clock()
             watch.task = running_task(loop)
         if fold.finish is None:
@@ -225,22 +244,6 @@ async def _pump(source: Any, fold: Fold, watch: Watchdog) -> AsyncGenerator[Even
         await close(inner)
 
 
-async def _within(source: Any, around: Callable[[], AbstractContextManager[Any]]) -> AsyncIterator[Any]:
-    """The same events, each step of the source taken inside a context of its own that the consumer never sees."""
-    inner: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
-    try:
-        while True:
-            with around():
-                try:
-                    event = await anext(inner)
-                except StopAsyncIteration:
-                    return
-            yield event
-    finally:
-        with around():
-            await close(inner)
-
-
 class EventStream:
     """The events of one call, as the outermost caller holds them.
 
@@ -251,20 +254,12 @@ class EventStream:
         source: an async iterator of events, as an author wrote it.
         timeouts: how long to wait for the first event, between events, and in all; or the watchdog that the source
             restarts by itself.
-        around: makes a context that each step of the source runs in, e.g. one that makes a span current.
     """
 
-    __slots__ = ("__weakref__", "_around", "_fold", "_pump", "_shared", "_source", "_watch")
+    __slots__ = ("__weakref__", "_fold", "_pump", "_shared", "_source", "_watch")
 
-    def __init__(
-        self,
-        source: Any,
-        timeouts: Timeouts | Watchdog | None = None,
-        *,
-        around: Callable[[], AbstractContextManager[Any]] | None = None,
-    ) -> None:
+    def __init__(self, source: Any, timeouts: Timeouts | Watchdog | None = None) -> None:
         self._source: Any = source
-        self._around = around
         self._fold = Fold()
         self._shared = isinstance(timeouts, Watchdog)
         self._watch = timeouts if isinstance(timeouts, Watchdog) else Watchdog(timeouts or _TIMEOUTS)
@@ -278,15 +273,13 @@ class EventStream:
         """
         if not isinstance(stream, EventStream) or stream._pump is not None:
             return stream
-        return stream if stream._around is not None or stream._shared else stream._source
+        return stream if stream._shared else stream._source
 
-    def _begun(self) -> AsyncGenerator[Event, None]:
+    def _begun(self, *, together: bool = False) -> AsyncGenerator[Any, None]:
         pump = self._pump
         if pump is None:
             source, self._source = self._source, None
-            if self._around is not None:
-                source = _within(source, self._around)
-            pump = self._pump = _pump(source, self._fold, self._watch)
+            pump = self._pump = _pump(source, self._fold, watch=self._watch, together=together)
             self._watch.guard(pump)
         return pump
 
@@ -299,6 +292,10 @@ class EventStream:
 
     def __anext__(self) -> Awaitable[Event]:
         return self._begun().__anext__()
+
+    def batches(self) -> AsyncGenerator[Sequence[Event], None]:
+        """The events as they came together, for a level that hands them on; in place of reading them singly."""
+        return self._begun(together=True)
 
     async def __aenter__(self) -> EventStream:
         return self
@@ -316,7 +313,7 @@ class EventStream:
             watch.closing = True
         pause = 0.0
         while watch.waiting():
-            watch.interrupt("closed")
+            watch.interrupt(CLOSED)
             await asyncio.sleep(pause)
             pause = min(pause * 2 + 0.001, _IMPATIENT)
         await pump.aclose()

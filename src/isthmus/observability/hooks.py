@@ -6,11 +6,13 @@ A sink is any callable that takes one record. What a sink does, raises or return
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeAlias
+
+from isthmus.observability.scope import Operation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +43,78 @@ class WireChunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStarted:
+    """A model is asked, by whatever path.
+
+    Args:
+        op: the operation that begins.
+        provider: its name here; "" where none is known.
+        model: the model's name; "" where none is known.
+        streamed: whether the reply was asked for piece by piece.
+        address: the base URL of requests, without secrets; "" where there is none.
+        max_tokens: the ceiling of the reply; None where nobody set one.
+    """
+
+    op: Operation = field(repr=False, compare=False)
+    provider: str
+    model: str
+    streamed: bool
+    address: str = ""
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEnded:
+    """A model has answered, failed, or is listened to no more.
+
+    Args:
+        op: the operation that is over.
+        outcome: "ok", "error", "cancelled", or "closed" where the reader left.
+        seconds: since it began.
+        first: seconds until the first content; None where none came, or where the reply came whole.
+        finish: how the reply ended.
+        raw_reason: the provider's own word for it.
+        usage: the tokens, as far as they are known.
+        error_class: the class of its failure.
+        status: its HTTP status.
+        reply_id: the provider's id of the reply.
+        reply_model: the model that answered, as the provider says.
+    """
+
+    op: Operation = field(repr=False, compare=False)
+    outcome: str
+    seconds: float
+    first: float | None = None
+    finish: str | None = None
+    raw_reason: str | None = None
+    usage: Any = None
+    error_class: str | None = None
+    status: int | None = None
+    reply_id: str | None = None
+    reply_model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted:
+    """The handler of a tool is about to run."""
+
+    op: Operation = field(repr=False, compare=False)
+    tool: str
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolEnded:
-    """A tool call is over: its outcome is "ok", "error", "timeout", "unknown-tool" or "invalid-arguments"."""
+    """A tool call is over: its outcome is one of `ToolResult.outcome`, or "cancelled" where the run was stopped.
+
+    `op` is the operation that began with the handler; a call that never came to its handler has none that began.
+    """
 
     tool: str
     call_id: str
     seconds: float
     outcome: str
+    op: Operation | None = field(default=None, repr=False, compare=False)
 
 
 class ChainEventType(StrEnum):
@@ -115,6 +182,7 @@ class ChainEvent:
         usage: the tokens of a try.
         cost: its price; None where it is unknown.
         detail: whatever else there is to say.
+        op: the operation that it tells of: of "attempt.*" the try, of all else the call.
     """
 
     type: str
@@ -140,13 +208,23 @@ class ChainEvent:
     usage: Any = None
     cost: Decimal | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
+    op: Operation | None = field(default=None, repr=False, compare=False)
 
     @property
     def fields(self) -> dict[str, Any]:
         """What this record says beside its type and its chain, `detail` included."""
-        names = (each.name for each in fields(self) if each.name not in ("type", "chain", "detail"))
+        names = (each.name for each in fields(self) if each.name not in ("type", "chain", "detail", "op"))
         said = {name: value for name in names if (value := getattr(self, name)) is not None}
         return {**said, **self.detail}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnStarted:
+    """An agent's run begins."""
+
+    op: Operation = field(repr=False, compare=False)
+    agent: str
+    run_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +239,22 @@ class TurnEnded:
     tier: str | None = None
     usage: Any = None
     cost: Decimal | None = None
+    op: Operation | None = field(default=None, repr=False, compare=False)
+    error_class: str | None = None
 
 
-Record: TypeAlias = WireSent | WireReceived | WireChunk | ToolEnded | ChainEvent | TurnEnded
+Record: TypeAlias = (
+    WireSent
+    | WireReceived
+    | WireChunk
+    | ModelStarted
+    | ModelEnded
+    | ToolStarted
+    | ToolEnded
+    | ChainEvent
+    | TurnStarted
+    | TurnEnded
+)
 Sink: TypeAlias = Callable[[Record], Any]
 
 _sinks: tuple[Sink, ...] = ()
@@ -196,8 +287,20 @@ def listening() -> bool:
     return bool(_sinks)
 
 
+def error_type(error: BaseException) -> str:
+    """The class of a failure: that of the library's own tree, else the exception's; "timeout" for a wait too long."""
+    known = getattr(error, "error_class", None)
+    if known is not None:
+        return str(known)
+    return "timeout" if isinstance(error, TimeoutError) else type(error).__qualname__
+
+
 def emit(record: Record) -> None:
-    """Hand a record to every sink; a failing sink is passed over."""
+    """Hand a record to every sink; a failing sink is passed over, whatever it raises but an interrupt."""
     for each in _sinks:
-        with suppress(Exception):
+        try:
             each(record)
+        except BaseException as error:
+            # A cancellation or an exit that a sink makes up is not the run's.
+            if isinstance(error, KeyboardInterrupt):
+                raise

@@ -6,15 +6,18 @@ heads too, "wire" for every byte as well, with anything key-like taken out.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from isthmus.observability.background import Background
 from isthmus.observability.hooks import (
     ChainEvent,
     ChainEventType,
+    ModelEnded,
     Record,
     ToolEnded,
     TurnEnded,
@@ -23,6 +26,7 @@ from isthmus.observability.hooks import (
     WireSent,
     add_sink,
 )
+from isthmus.observability.scope import trace_ids
 from isthmus.secret import HIDDEN, clean_url, names_secret, redact
 
 VARIABLE = "ISTHMUS_LOG"
@@ -34,6 +38,8 @@ _SECRET_MEMBER = re.compile(
 # What may be the beginning of a key: it waits for the next chunk, so that a key cut in two is still seen whole.
 _UNFINISHED = re.compile(r'(?i)(?:bearer\s+|"[-\w]+"\s*:\s*")?[\w\-*.~+/=\\]*$')
 _MOST_HELD = 4096
+# How many seconds to wait, at the end, for lines to be written.
+_PATIENCE = 2.0
 _ENDS = (ChainEventType.ATTEMPT_FINISHED, ChainEventType.ATTEMPT_FAILED, ChainEventType.ATTEMPT_CANCELLED)
 
 
@@ -58,6 +64,7 @@ class LogSink:
         self._writers: Mapping[type, Callable[[Any], None]] = {
             TurnEnded: self._turn,
             ChainEvent: self._chain,
+            ModelEnded: self._model,
             ToolEnded: self._tool,
             WireSent: self._sent,
             WireReceived: self._received,
@@ -66,21 +73,29 @@ class LogSink:
 
     def __call__(self, record: Record) -> None:
         """Write one record."""
-        self._writers[type(record)](record)
+        writer = self._writers.get(type(record))
+        if writer is not None:
+            writer(record)
 
     def _turn(self, record: TurnEnded) -> None:
         self._flush()
         why = "" if record.reason is None else f" ({record.reason})"
-        _turn.info("%s: %s%s after %d steps", record.agent, record.outcome, why, record.steps)
+        extra = trace_ids(record.op)
+        _turn.info("%s: %s%s after %d steps", record.agent, record.outcome, why, record.steps, extra=extra)
 
     def _chain(self, record: ChainEvent) -> None:
         if record.type in _ENDS:
             self._flush()
         fields = " ".join(f"{name}={_clean(str(value))}" for name, value in record.fields.items())
-        _chain.info("%s: %s %s", record.chain, record.type, fields)
+        _chain.info("%s: %s %s", record.chain, record.type, fields, extra=trace_ids(record.op))
 
     def _tool(self, record: ToolEnded) -> None:
-        _tool.debug("%s %s: %s after %.3f s", record.tool, record.call_id, record.outcome, record.seconds)
+        said = (record.tool, record.call_id, record.outcome, record.seconds)
+        _tool.debug("%s %s: %s after %.3f s", *said, extra=trace_ids(record.op))
+
+    def _model(self, record: ModelEnded) -> None:
+        said = (record.reply_model or "", record.outcome, record.seconds)
+        _model.debug("%s: %s after %.3f s", *said, extra=trace_ids(record.op))
 
     def _sent(self, record: WireSent) -> None:
         self._flush()
@@ -112,7 +127,40 @@ class LogSink:
 _turn = logging.getLogger("isthmus.turn")
 _chain = logging.getLogger("isthmus.chain")
 _tool = logging.getLogger("isthmus.tool")
+_model = logging.getLogger("isthmus.model")
 _wire = logging.getLogger("isthmus.wire")
+
+
+class TraceIds(logging.Filter):
+    """Gives each log record the attributes `trace_id` and `span_id`, "" outside of any trace; put it on a handler."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let it pass, with the ids of what it is about, or else of what is current."""
+        if not hasattr(record, "trace_id"):
+            record.__dict__.update({"trace_id": "", "span_id": "", **trace_ids()})
+        return True
+
+
+class _Line(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        trace_id, line = getattr(record, "trace_id", ""), super().format(record)
+        return f"{line} trace_id={trace_id} span_id={getattr(record, 'span_id', '')}" if trace_id else line
+
+
+class _Later(logging.Handler):
+    """Writes to stderr in a thread of its own: a terminal that blocks holds up nobody."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        stream = logging.StreamHandler()
+        stream.setFormatter(_Line("%(asctime)s %(name)s %(levelname)s %(message)s"))
+        self.addFilter(TraceIds())
+        self.later = Background(stream.handle)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # What it was asked to say may change before it is written.
+        record.msg, record.args = record.getMessage(), None
+        self.later(record)
 
 
 def start(level: str) -> Callable[[], None]:
@@ -127,8 +175,7 @@ def start(level: str) -> Callable[[], None]:
     if level not in LEVELS:
         raise ValueError(f"{VARIABLE} must be one of {', '.join(LEVELS)}, not {level!r}")
     root = logging.getLogger("isthmus")
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    handler = _Later()
     before = root.level
     root.addHandler(handler)
     root.setLevel(logging.INFO if level == "info" else logging.DEBUG)
@@ -138,7 +185,10 @@ def start(level: str) -> Callable[[], None]:
         remove()
         root.removeHandler(handler)
         root.setLevel(before)
+        handler.later.shutdown(_PATIENCE)
+        atexit.unregister(stop)
 
+    atexit.register(stop)
     return stop
 
 

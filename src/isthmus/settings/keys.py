@@ -147,6 +147,26 @@ CHAIN_KEYS: Mapping[str, Key] = {
     "production": Key(_flag),
 }
 PLUGIN_KEYS: Mapping[str, Key] = {"modules": Key(_texts)}
+TELEMETRY_KEYS: Mapping[str, Key] = {
+    "enabled": Key(_flag),
+    "sinks": Key(_texts),
+    "endpoint": Key(),
+    "headers": Key(_table, hidden=True),
+    "api_key_command": Key(),
+    "api_key_header": Key(),
+    "api_key_ttl_ms": Key(_count),
+    "sample_ratio": Key(_number),
+    "service_name": Key(),
+    "ca_bundle": Key(),
+    "client_cert": Key(),
+    "client_key": Key(),
+    "capture_content": Key(_flag),
+    "max_content_chars": Key(_count),
+    "redact": Key(),
+    "file": Key(),
+    "log_level": Key(),
+}
+"""The keys of `[telemetry]`; none is open to a file in the current folder that nobody has accepted."""
 
 
 def read_value(key: str, value: Any, *, where: str, known: Mapping[str, Key] = LLM_KEYS, table: str = "") -> Any:

@@ -15,6 +15,7 @@ from isthmus.settings.keys import (
     CHAIN_KEYS,
     LLM_KEYS,
     PLUGIN_KEYS,
+    TELEMETRY_KEYS,
     TIER_KEYS,
     Key,
     hidden,
@@ -24,7 +25,12 @@ from isthmus.settings.keys import (
 )
 from isthmus.settings.sources import PREFIX, Layer, Source, environment_sources, file_sources, seed_sources
 
-_TABLES: Mapping[str, Mapping[str, Key]] = {"llm": LLM_KEYS, "chain": CHAIN_KEYS, "plugins": PLUGIN_KEYS}
+_TABLES: Mapping[str, Mapping[str, Key]] = {
+    "llm": LLM_KEYS,
+    "chain": CHAIN_KEYS,
+    "plugins": PLUGIN_KEYS,
+    "telemetry": TELEMETRY_KEYS,
+}
 _OPEN = ", ".join(sorted(key for key, row in LLM_KEYS.items() if row.open))
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -58,6 +64,7 @@ class Settings:
         chain: those of `[chain]`, without its tiers.
         tiers: those of each `[[chain.tiers]]`, in order, as written.
         plugins: the modules to import before a provider is looked up.
+        telemetry: the settings of `[telemetry]`.
         sources: the places that were read, lowest first.
         notes: what was left out on purpose, for a person.
         problems: what is wrong, where the caller asked not to raise.
@@ -67,6 +74,7 @@ class Settings:
     chain: Table = field(default_factory=lambda: _NONE)
     tiers: tuple[Table, ...] = ()
     plugins: tuple[str, ...] = ()
+    telemetry: Table = field(default_factory=lambda: _NONE)
     sources: tuple[Source, ...] = ()
     notes: tuple[str, ...] = ()
     problems: tuple[ConfigError, ...] = ()
@@ -105,6 +113,7 @@ class Settings:
             "chain": _shown(self.chain),
             "tiers": [_shown(tier) for tier in self.tiers],
             "plugins": list(self.plugins),
+            "telemetry": _shown(self.telemetry),
             "sources": [f"{source.layer}: {source.where}" for source in self.sources],
         }
 
@@ -162,6 +171,7 @@ class _Merge:
         self.chain: dict[str, Setting] = {}
         self.tiers: tuple[Table, ...] = ()
         self.plugins: tuple[str, ...] = ()
+        self.telemetry: dict[str, Setting] = {}
         self.problems: list[ConfigError] = []
         self.notes: list[str] = []
 
@@ -197,8 +207,9 @@ class _Merge:
             if "modules" in read:
                 self.plugins = tuple(read["modules"].value)
         else:
-            self.chain.update({key: _over(self.chain.get(key), item) for key, item in read.items()})
-            if "tiers" in value:
+            below = self.chain if name == "chain" else self.telemetry
+            below.update({key: _over(below.get(key), item) for key, item in read.items()})
+            if name == "chain" and "tiers" in value:
                 self._tiers(value["tiers"], source)
 
     def _tiers(self, value: Any, source: Source) -> None:
@@ -216,7 +227,7 @@ class _Merge:
         for key, value in entries.items():
             where = self._where(key, source)
             try:
-                if table in ("chain", "plugins") and key not in known:
+                if table in ("chain", "plugins", "telemetry") and key not in known:
                     raise unknown_key(key, known, where=where, table=table)
                 if self._allowed(table, key, source, value):
                     under = "" if table == "llm" else table
@@ -255,6 +266,7 @@ class _Merge:
             chain=self.chain,
             tiers=self.tiers,
             plugins=self.plugins,
+            telemetry=self.telemetry,
             sources=tuple(self.sources),
             notes=tuple(self.notes),
             problems=tuple(self.problems),

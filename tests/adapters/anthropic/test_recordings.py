@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from itertools import pairwise
 
 import pytest
 
@@ -129,49 +128,6 @@ def test_any_split_of_the_bytes_gives_the_same_events():
             plans.append(list(range(1, len(body))))
         for plan in plans:
             assert split_events(body, plan) == once, path
-
-
-def test_recorded_conversations_echo_what_we_would_send():
-    """F03: where a recorded request repeats the recorded reply before it, our history sends the same blocks."""
-    by_source: dict[str, list] = {}
-    for row in need_rows():
-        if row.sequence and row.status == 200:
-            by_source.setdefault(row.source, []).append(row)
-    checked = 0
-    for group in by_source.values():
-        for earlier, later in pairwise(group):
-            echoed = [turn for turn in turns_of(load(later).request) if turn["role"] == "assistant"]
-            step = read(load(earlier).body)
-            if not echoed or not is_echo(echoed[-1]["content"], step):
-                continue
-            ours, theirs = known(sent_back(step)), known(echoed[-1]["content"])
-            assert [block for block in theirs if block in ours] == theirs, later.path
-            checked += 1
-    assert checked >= 4
-
-
-def turns_of(request):
-    """The messages of a recorded request."""
-    body = request.get("body")
-    return body.get("messages", []) if isinstance(body, dict) else []
-
-
-def is_echo(content, step):
-    """Whether recorded assistant content repeats this reply's calls."""
-    ids = [block["id"] for block in content if isinstance(block, dict) and block.get("type") == "tool_use"]
-    return bool(ids) and ids == [call.call_id for call in step.calls]
-
-
-def known(content):
-    """Blocks without members that are null, empty, or the recorder's own."""
-    return [
-        {
-            key: value
-            for key, value in block.items()
-            if value not in (None, []) and key not in ("caller", "cache_control")
-        }
-        for block in content
-    ]
 
 
 def test_a_reply_of_one_frame_and_of_many_share_a_decoder():

@@ -18,7 +18,6 @@ from isthmus.wire.eventstream import EventStreamParser
 from support import bedrock_reading as reading
 from support.anthropic_fold import user
 from support.bedrock_kit import codes, decode, read_body, request
-from support.bedrock_loops import differences, pairs, rebuilt
 from support.corpus import Row, corpus_root, load, rows
 from support.wirecorpus import needs_corpus
 
@@ -150,41 +149,6 @@ def test_each_native_form_goes_back_as_it_came():
             kept = kept[:-1]
         assert sent == kept, row.path
     assert seen > 25
-
-
-# Where the recorded request differs from ours, and why; a field path each.
-REASONS = {
-    ".messages[].content[].toolUse.type": "the recorded client drops what the reply had",
-    ".messages[].content[].toolResult.status": "the recorded client writes the default, success, out",
-    ".messages[].content[].toolResult.content[].json": "an object that a tool gave is sent as JSON text",
-    ".messages[].content[].toolResult.content[].text": "the same",
-    ".messages[].content": "the recorded client joins the pieces that the reply had as blocks of their own",
-}
-
-
-@needs_corpus
-def test_recorded_tool_loops_are_the_requests_that_we_would_send():
-    """F03: what we send after our own reading of a recorded turn is the recorded request, but for listed fields."""
-    counts, apart, seen = Counter(), [], 0
-    for pair in pairs():
-        bodies = rebuilt(pair)
-        if bodies is None:
-            apart.append(pair.path)
-            continue
-        seen += 1
-        theirs, mine = ({"messages": body["messages"]} for body in bodies)
-        for line in differences(theirs, mine):
-            counts[line.partition(":")[0]] += 1
-    assert counts.keys() == REASONS.keys()
-    assert counts == {
-        ".messages[].content[].toolUse.type": 2,
-        ".messages[].content[].toolResult.status": 4,
-        ".messages[].content[].toolResult.content[].json": 9,
-        ".messages[].content[].toolResult.content[].text": 9,
-        ".messages[].content": 1,
-    }
-    # These are no conversations: calls that were made apart, or after an error.
-    assert (seen, len(apart)) == (20, 6)
 
 
 @pytest.mark.parametrize("case", sorted(path.name for path in OWN.iterdir()))

@@ -142,3 +142,35 @@ async def test_the_models_ceiling_and_its_thinking_are_followed_at_each_turn(wan
         await adapter.aclose()
         assert sent(server) == {"model": "m", "input": [USER], "max_output_tokens": 5000}
     assert [str(note.code) for note in step.notes] == ["parameter-changed", "parameter-dropped"]
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "reasoning", "codes"),
+    [
+        ("gpt-5.2", "off", {"effort": "none"}, []),
+        ("gpt-5-mini", "off", {"effort": "low"}, ["parameter-changed"]),
+        ("o3", "off", {"effort": "low"}, ["parameter-changed"]),
+        ("gpt-4.1", "off", None, []),
+        ("gpt-5.2", None, None, []),
+        ("gpt-5.2", "minimal", {"effort": "minimal"}, []),
+    ],
+)
+async def test_effort_off_is_what_the_model_needs_to_be_off(
+    model: str, asked: str | None, reasoning: dict[str, str] | None, codes: list[str]
+) -> None:
+    """Nothing where leaving it out is off, "none" where the model reasons by itself, "low" where it takes no "none"."""
+    async with LoopbackServer([answer(response(message()))]) as server:
+        async with aclosing(OpenAIResponsesAdapter(model, base_url=server.url, effort=asked)) as adapter:
+            step = await adapter.generate(CTX)
+        assert sent(server).get("reasoning") == reasoning
+    assert [str(note.code) for note in step.notes if "effort" in note.detail] == codes
+
+
+async def test_the_callers_own_effort_goes_before_off() -> None:
+    """What the options say of the effort stands, and nothing is noted of the adapter's own."""
+    options = {"reasoning": {"effort": "high", "summary": "auto"}}
+    async with LoopbackServer([answer(response(message()))]) as server:
+        async with aclosing(OpenAIResponsesAdapter("o3", base_url=server.url, effort="off")) as adapter:
+            step = await adapter.generate(GenerateContext(messages=(USER,), options=options))
+        assert sent(server)["reasoning"] == options["reasoning"]
+    assert not [note for note in step.notes if "effort" in note.detail]

@@ -324,11 +324,11 @@ async def test_azure_is_asked_in_its_own_way() -> None:
     assert sent(server)["model"] == "d"
 
 
-@pytest.mark.parametrize("name", ["websocket", "async_tools"])
-def test_options_of_a_websocket_are_refused(name: str) -> None:
-    """What this client cannot do is said when it is made."""
-    with pytest.raises(ConfigError, match=name):
-        ResponsesClient(Config(api_key="k", model="m"), **{name: True})
+@pytest.mark.parametrize("names", ["look", True, ["look", ""], [3]], ids=repr)
+def test_async_tools_are_names(names: Any) -> None:
+    """One string is no list of names: it is said when the client is made."""
+    with pytest.raises(ConfigError, match="async_tools"):
+        ResponsesClient(Config(api_key="k", model="m"), async_tools=names)
 
 
 async def test_a_schema_must_be_one() -> None:

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from isthmus.adapters.openai_responses.sdk import Connection, explain, load_sdk, sdk_options, wait_after
+from isthmus.adapters.openai_responses.options import sdk_options
+from isthmus.adapters.openai_responses.sdk import Connection, explain, load_sdk, wait_after
 from isthmus.errors import CredentialsError, MissingDependencyError, TransientError
 from isthmus.models import Config
 from isthmus.models.retry import RetryPolicy
@@ -21,14 +22,14 @@ async def test_the_sdk_retries_nothing() -> None:
         api_key="k", model="m", organization="org", timeout=7.0, max_retries=9, default_headers={"X-Team": "t"}
     )
     connection = Connection(config)
-    made = connection.client()
+    made = await connection.client()
     assert made.max_retries == 0
     assert (made.api_key, made.organization, made.timeout) == ("k", "org", 7.0)
     assert made.default_headers["X-Team"] == "t"
     assert str(made.base_url) == "https://api.openai.com/v1/"
-    assert connection.client() is made
+    assert await connection.client() is made
     await connection.aclose()
-    assert connection.client() is not made
+    assert await connection.client() is not made
     await connection.aclose()
 
 
@@ -36,7 +37,7 @@ async def test_an_address_in_the_environment_does_not_take_the_key(monkeypatch: 
     """The key goes where the configuration says, not where a variable of the SDK points."""
     monkeypatch.setenv("OPENAI_BASE_URL", "https://elsewhere.example/v1")
     connection = Connection(Config(api_key="k", model="m"))
-    assert str(connection.client().base_url) == "https://api.openai.com/v1/"
+    assert str((await connection.client()).base_url) == "https://api.openai.com/v1/"
     await connection.aclose()
 
 

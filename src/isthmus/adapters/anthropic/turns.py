@@ -17,6 +17,7 @@ from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import loads
 from isthmus.models.messages import RESERVED, check_form, native_of, sendable
 from isthmus.models.neutral import check_projection
+from isthmus.models.pairing import Pairing
 
 _SAID = frozenset({"role", "content", "tool_calls", "tool_call_id", "function_call", "refusal", "is_error", RESERVED})
 
@@ -56,6 +57,7 @@ class Transcript:
         self._used: set[str] = set()
         self._order: dict[str, int] = {}
         self._answers = False
+        self._pairing = Pairing(self.notes)
 
     def read(self, messages: Iterable[Mapping[str, Any]]) -> Transcript:
         """Take a history in; returns the transcript itself.
@@ -74,7 +76,7 @@ class Transcript:
             lost = [key for key, value in message.items() if key not in _SAID and value]
             if lost and not (role in ("tool", "function") and lost == ["name"]):
                 self._note(f"{place}: {', '.join(map(str, lost))} left out")
-            handle(self, message, place)
+            handle(self, self._pairing.turn(message, place), place)
         self._trim_prefill()
         return self
 
@@ -124,10 +126,10 @@ class Transcript:
 
     def _tool(self, message: Mapping[str, Any], place: str) -> None:
         given = message.get("tool_call_id")
-        call_id = self._ids.get(given) if given and isinstance(given, str) else self._unanswered()
-        if not given and call_id is None:
+        if not given:
             raise InvalidRequestError(f"{place}: a tool message needs the tool_call_id of the call that it answers")
-        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id or self._legal_id(str(given))}
+        call_id = self._ids.get(str(given)) or self._legal_id(str(given))
+        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
         content = message.get("content")
         if isinstance(content, str):
             if content.strip():
@@ -154,11 +156,7 @@ class Transcript:
         self._begin_calls()
         for block in [block for block in blocks if block["type"] == "tool_use"]:
             self._called(block.get("id"), str(block.get("name")))
-        calls = message.get("tool_calls") or ()
-        legacy = message.get("function_call")
-        if not calls and isinstance(legacy, Mapping) and legacy.get("name"):
-            calls = ({"function": legacy},)
-        for number, call in enumerate(calls):
+        for number, call in enumerate(message.get("tool_calls") or ()):
             blocks.append(self._tool_use(call, f"{place}.tool_calls[{number}]"))
         return blocks
 
@@ -170,11 +168,10 @@ class Transcript:
         sent = legal_name(name, dialect=self.schemas)
         if sent != name:
             self._note(f"{place}: the tool {name!r} is sent as {sent!r}", NoteCode.PARAMETER_CHANGED)
-        given = call.get("id")
-        call_id = self._unique(str(given) if given else "", place)
+        given = str(call["id"])
+        call_id = self._unique(given, place)
         self._called(call_id, sent)
-        if given:
-            self._ids[str(given)] = call_id
+        self._ids[given] = call_id
         return {"type": "tool_use", "id": call_id, "name": sent, "input": self._input(function.get("arguments"), place)}
 
     def _input(self, arguments: Any, place: str) -> msgspec.Raw:
@@ -224,20 +221,14 @@ class Transcript:
 
     def _unique(self, given: str, place: str) -> str:
         """An id that is legal and stands for one call only: the API refuses a history that uses one twice."""
-        legal = base = self._legal_id(given) if given else f"call_{len(self._used)}"
+        legal = base = self._legal_id(given)
         count = 1
         while legal in self._used:
             count += 1
             legal = f"{base}_{count}"
         if legal != given:
-            code = NoteCode.CALL_ID_CHANGED if given else NoteCode.CALL_ID_MADE
-            self._note(f"{place}: the id {given!r} is sent as {legal!r}", code)
+            self._note(f"{place}: the id {given!r} is sent as {legal!r}", NoteCode.CALL_ID_CHANGED)
         return legal
-
-    def _unanswered(self) -> str | None:
-        turn = self.turns[-1] if self.turns else {"content": ()}
-        said = {block.get("tool_use_id") for block in turn["content"] if isinstance(block, dict)}
-        return next((call_id for call_id in self._order if call_id not in said), None)
 
     # Turns.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -177,13 +177,13 @@ class LangServeAdapter(WireAdapter):
         """Whether `/stream_events` is to be asked: switched on, and not known to be missing."""
         return self.stream_events and self._configuration not in _without_streams
 
-    async def _events(self, ctx: GenerateContext) -> AsyncGenerator[Event, None]:
+    async def _batches(self, ctx: GenerateContext) -> AsyncGenerator[Sequence[Event], None]:
         """The reply's events; from `/invoke` where `/stream_events` turns out not to be published."""
         for _ in range(2):
-            source = super()._events(ctx)
+            source = super()._batches(ctx)
             try:
-                async for event in source:
-                    yield event
+                async for batch in source:
+                    yield batch
                 return
             except _NotPublished:
                 _without_streams.add(self._configuration)

@@ -14,6 +14,7 @@ from isthmus.models.events import Note, NoteCode
 from isthmus.models.messages import RESERVED, check_form, native_of, text_of
 from isthmus.models.neutral import check_projection, to_neutral
 from isthmus.models.normalise import parse_arguments
+from isthmus.models.pairing import Pairing
 
 DIALECT = "langchain"
 """The name under which its messages are kept as they came."""
@@ -110,7 +111,8 @@ class Shape:
         place[key] = value
 
     def _messages(self, brief: str, ctx: GenerateContext, notes: list[Note]) -> list[dict[str, Any]]:
-        made = [turn for at, message in enumerate(ctx.messages) for turn in _turns(at, message, notes)]
+        pairing = Pairing(notes)
+        made = [turn for at, message in enumerate(ctx.messages) for turn in _turns(at, message, pairing, notes=notes)]
         if made and self.cache_control:
             made[-1] = _marked(made[-1], dict(self.cache_control))
         if not brief:
@@ -160,7 +162,7 @@ def _marked(message: dict[str, Any], control: dict[str, str]) -> dict[str, Any]:
     return {**message, "content": [*blocks[:-1], {**last, "cache_control": control}]}
 
 
-def _turns(at: int, message: Mapping[str, Any], notes: list[Note]) -> Iterable[dict[str, Any]]:
+def _turns(at: int, message: Mapping[str, Any], pairing: Pairing, *, notes: list[Note]) -> Iterable[dict[str, Any]]:
     """One neutral message as LangChain's: the form in which it came where it is one of ours and unchanged."""
     place = f"messages[{at}]"
     check_form(message, place)
@@ -170,7 +172,7 @@ def _turns(at: int, message: Mapping[str, Any], notes: list[Note]) -> Iterable[d
     if native is not None:
         yield exact(native.json)
         return
-    bare = {key: value for key, value in message.items() if key != RESERVED}
+    bare = {key: value for key, value in pairing.turn(message, place).items() if key != RESERVED}
     check_projection(bare, place)
     for turn in to_neutral([bare], notes=notes):
         kind = _TYPES.get(str(turn.get("role")))

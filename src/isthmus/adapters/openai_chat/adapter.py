@@ -31,7 +31,7 @@ class OpenAIChatAdapter(WireAdapter):
         system: the brief where a request has none.
         max_tokens: output ceiling in tokens where a request has none; 0 means 8192.
         ceiling_key: what the ceiling is called, where that differs from the server's own.
-        effort: reasoning effort where a request has none, e.g. "low"; "" or "off" sends nothing.
+        effort: reasoning effort where a request has none, e.g. "low"; "off" sends what the model needs to be off.
         temperature: sampling temperature where a request has none.
         model_limits: limits by model, see `isthmus.adapters.base.capabilities_from_limits`.
         headers: further headers of every request; their values are hidden in records.

@@ -9,7 +9,7 @@ from isthmus.adapters.openai_chat.history import render
 from isthmus.adapters.openai_chat.reply import DIALECT
 from isthmus.adapters.openai_chat.server import ChatServer
 from isthmus.errors import InvalidRequestError
-from isthmus.models.capabilities import ModelCapabilities, lowered, within
+from isthmus.models.capabilities import ModelCapabilities, effort_sent, within
 from isthmus.models.contract import GenerateContext, OutputForm, ToolSpec
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.dialects import legal_name
@@ -22,7 +22,6 @@ SCHEMAS = "openai-strict"
 
 _CEILINGS = frozenset(("max_tokens", "max_completion_tokens"))
 _CHOICES = frozenset(("auto", "required", "none"))
-_NO_EFFORT = frozenset(("", "off", "none"))
 
 
 def tool(each: Declaration) -> dict[str, Any]:
@@ -73,23 +72,11 @@ def _output(output: OutputForm, body: dict[str, Any], notes: list[Note]) -> None
         body["response_format"] = {**form, "json_schema": {**inner, "strict": False}}
 
 
-def _effort(
-    effort: str | None, server: ChatServer, *, caps: ModelCapabilities | None, model: str, notes: list[Note]
-) -> dict[str, Any]:
-    """The members for a level of effort; "off" is what the model needs to be off, and None says nothing."""
-    if effort is None:
-        return {}
-    if effort.strip().lower() not in _NO_EFFORT:
-        if caps is None or caps.adaptive_thinking:
-            return {"reasoning_effort": effort}
-        notes.append(Note(NoteCode.PARAMETER_DROPPED, f"effort {effort!r}: this endpoint takes none"))
-        return {}
-    if caps is None or not caps.adaptive_thinking or not caps.thinking_default_on:
-        return {}
-    if caps.thinking_disable:
+def _effort(level: str | None, server: ChatServer) -> dict[str, Any]:
+    """The members for a level of effort."""
+    if level == "off":
         return dict(server.effort_off)
-    notes.append(Note(NoteCode.PARAMETER_CHANGED, lowered(model)))
-    return {"reasoning_effort": "low"}
+    return {} if level is None else {"reasoning_effort": level}
 
 
 def _sampling(ctx: GenerateContext, server: ChatServer, body: dict[str, Any], notes: list[Note]) -> None:
@@ -160,7 +147,7 @@ def request_body(
         body[server.ceiling_key] = within(ctx.max_output_tokens or ceiling, capabilities, notes=notes)
     if ctx.output is not None:
         _output(ctx.output, body, notes)
-    body.update(_effort(ctx.effort, server, caps=capabilities, model=model, notes=notes))
+    body.update(_effort(effort_sent(ctx.effort, capabilities, model=model, notes=notes), server))
     _sampling(ctx, server, body, notes)
     if stream:
         body["stream"] = True

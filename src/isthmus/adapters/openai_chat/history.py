@@ -10,6 +10,7 @@ from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import Raw
 from isthmus.models.messages import MessageRole, check_form, native_of, sendable
 from isthmus.models.neutral import NATIVE_INPUT, check_projection, split
+from isthmus.models.pairing import Pairing
 
 Rendered = Mapping[str, Any] | Raw
 
@@ -35,6 +36,7 @@ def render(messages: Iterable[Mapping[str, Any]], dialect: str) -> tuple[list[Re
             sent.add(message)
             continue
         check_form(message, f"messages[{at}]")
+        message = sent.paired(message, f"messages[{at}]")
         native, note = native_of(message, dialect)
         if note is not None:
             notes.append(Note(note.code, f"messages[{at}]: {note.detail}"))
@@ -69,6 +71,12 @@ class _Sent:
         self.messages: list[Rendered] = []
         self.notes: list[Note] = []
         self._moved: list[dict[str, Any]] = []
+        self._pairing = Pairing(self.notes)
+
+    def paired(self, message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+        """The message with ids; the legacy form is this dialect's own, and stays."""
+        legacy = message.get("role") == "function" or (message.get("function_call") and not message.get("tool_calls"))
+        return message if legacy else self._pairing.turn(message, place)
 
     def add(self, message: Rendered) -> None:
         """Send a message that is no tool's; what tools before it gave beside text stands in front."""

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from isthmus.adapters.codec import Request, Transport
 from isthmus.adapters.drive import WireAdapter
+from isthmus.adapters.endpoint import Endpoint
+from isthmus.adapters.openai_chat.server import OPENAI
 from isthmus.adapters.openai_responses.codec import ResponsesCodec
 from isthmus.adapters.openai_responses.encode import DEFAULT_CEILING
+from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext, Timeouts
-from isthmus.secret import Secret
-from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
 
-_BASE_URL = "https://api.openai.com/v1"
-_VARIABLE, _HOSTS = "OPENAI_API_KEY", ("api.openai.com",)
+# The same host, keys and models as in the older dialect.
+_SERVER = Endpoint(
+    provider="openai-responses",
+    base_url=OPENAI.base_url,
+    variable=OPENAI.variable,
+    hosts=OPENAI.hosts,
+    models=OPENAI.models,
+)
 
 
 class OpenAIResponsesAdapter(WireAdapter):
@@ -33,7 +39,7 @@ class OpenAIResponsesAdapter(WireAdapter):
             configuration.
         system: the brief where a request has none.
         max_tokens: output ceiling in tokens where a request has none; 0 means 8192.
-        effort: reasoning effort where a request has none, e.g. "low"; "" or "off" sends nothing.
+        effort: reasoning effort where a request has none, e.g. "low"; "off" sends what the model needs to be off.
         temperature: sampling temperature where a request has none.
         model_limits: limits by model, see `isthmus.adapters.base.capabilities_from_limits`.
         headers: further headers of every request; their values are hidden in records.
@@ -69,21 +75,21 @@ class OpenAIResponsesAdapter(WireAdapter):
         self.effort = effort
         self.timeouts = timeouts
         self._model_limits = model_limits
-        url = base_url or _BASE_URL
-        further = {name.lower(): Secret(value) for name, value in (headers or {}).items()}
-        keys = KeySource(
+        url = _SERVER.url(base_url)
+        keys = _SERVER.keys(
+            url,
+            trusted=base_url_trusted,
+            headers=headers,
             api_key=api_key,
             api_key_command=api_key_command,
             api_key_ttl_ms=api_key_ttl_ms,
-            variable=_VARIABLE,
-            env_hosts=_HOSTS,
-            base_url=url,
-            base_url_trusted=base_url_trusted,
-            scheme=KeyScheme(extra=further),
-            required=urlsplit(url).hostname in _HOSTS,
         )
         codec = ResponsesCodec(model, max_tokens=self.max_tokens, system=system, effort=effort, temperature=temperature)
         self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
+
+    def capabilities(self) -> ModelCapabilities:
+        """What the model can do: the table of limits, else what is known of its family."""
+        return _SERVER.capabilities(self.model, self._model_limits)
 
     def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
         return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())

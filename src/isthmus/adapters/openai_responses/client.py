@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
-
-import msgspec
 
 from isthmus.adapters.bodies import too_large
 from isthmus.adapters.drive import no_json_form
 from isthmus.adapters.model_face import closed_on, judged, repair_of, response_step, unless_cancelled
 from isthmus.adapters.openai_responses.codec import ResponsesCodec
-from isthmus.adapters.openai_responses.decode import ResponsesDecoder
 from isthmus.adapters.openai_responses.encode import request_body
-from isthmus.adapters.openai_responses.errors import response_error
-from isthmus.adapters.openai_responses.sdk import (
-    Connection,
-    SdkReply,
+from isthmus.adapters.openai_responses.live import LiveRun
+from isthmus.adapters.openai_responses.options import (
+    dialling_options,
     given_options,
-    hidden,
-    opened,
+    live_options,
+    owned_option,
     sdk_options,
-    wait_after,
 )
+from isthmus.adapters.openai_responses.reading import NATIVE, Reading, shaped
+from isthmus.adapters.openai_responses.sdk import Connection, SdkReply, Socket, dialled, opened, wait_after
+from isthmus.adapters.openai_responses.tools import SCHEMAS
 from isthmus.adapters.render import RoleDict, read_tools, remembered
-from isthmus.adapters.views import from_response, to_model_event, to_response
-from isthmus.errors import CallCancelledError, ConfigError, TierError
+from isthmus.adapters.views import from_response
+from isthmus.errors import CallCancelledError, ConfigError, InvalidRequestError, TierError
 from isthmus.models.config import Config
-from isthmus.models.contract import GenerateContext
-from isthmus.models.events import CallDelta, Event, FinishReason, Note, Reasoning, StepResult, Text
-from isthmus.models.fold import Fold
+from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.dialects import legal_name
+from isthmus.models.events import FinishReason, Note, StepResult
 from isthmus.models.jsontext import loads
 from isthmus.models.messages import sendable
 from isthmus.models.model import Factory, Model
@@ -40,16 +39,14 @@ from isthmus.models.neutral import NATIVE_DIALECT
 from isthmus.models.output import resolve_output_schema
 from isthmus.models.responses import ModelResponse, ModelStreamEvent
 from isthmus.models.retry import RetryPolicy, tried
-from isthmus.secret import redact
+from isthmus.models.steering import SteeringInput, SteeringReceipt
 from isthmus.wire.frame import MOST_BYTES, Frame
 from isthmus.wire.sse import SSEParser
 
-_LATER = ("websocket", "async_tools")
 _REFUSAL_RETRIES = 3
 _LONGEST_WAIT = 60.0
-_NATIVE = "openai_response"
 _sleep = asyncio.sleep
-_SHOWN = (Text, CallDelta, Reasoning)
+_NO_RUN = "over a WebSocket replies belong to a run: async with model.open_run() as active, then active.stream_response"
 
 
 class _Asked(NamedTuple):
@@ -57,7 +54,7 @@ class _Asked(NamedTuple):
 
     arguments: dict[str, Any]
     notes: tuple[Note, ...]
-    codec: ResponsesCodec
+    asynchronous: frozenset[str]
     streamed: bool
 
 
@@ -68,25 +65,46 @@ class ResponsesClient(Model[ModelResponse]):
     60 s is honoured, and a stream is tried again only while it is being set up. The SDK's errors are raised as they
     are, the classified failure as their `classified`.
 
+    With `websocket` it is streamed alone, and within `open_run()`: each run has one connection, on which a reply under
+    way can be steered; a connection that fails ends its run.
+
     Args:
         config: the connection; a model "azure/NAME" goes to Azure, "openai/NAME" and plain names to the SDK's own API.
         refusal_context: words to add as the user's where the model refuses, up to three times; None takes the refusal.
+        websocket: whether it speaks over a WebSocket; the provider must support that for the model and the account.
+        async_tools: names of functions that may run while a reply goes on; a stream tells each of their calls as soon
+            as it is whole.
         default_call_args: request options of every call, by the SDK's names; also `max_tokens`, `reasoning_effort` and
             `verbosity`.
 
     Raises:
-        ConfigError: a model at Azure without a base URL; an option that needs a WebSocket.
+        ConfigError: a model at Azure without a base URL; `async_tools` are no names; an option that a run over a
+            WebSocket decides for itself.
     """
 
     handles_retries = True
     max_reply_bytes: int = 256 * 1024 * 1024
     """The most bytes that a reply may have, decompressed."""
     supports = frozenset({"tools", "parallel-tools", "images", "documents", "output-schema"})
+    # What the provider tells before the first content counts as an event, so a silent start may last as long as before.
+    timeouts = Timeouts(idle=120.0)
 
-    def __init__(self, config: Config, refusal_context: str | None = None, **default_call_args: Any) -> None:
-        for name in _LATER:
-            if name in default_call_args:
-                raise ConfigError("needs a WebSocket, which this client does not speak: leave it out", key=name)
+    def __init__(
+        self,
+        config: Config,
+        refusal_context: str | None = None,
+        *,
+        websocket: bool = False,
+        async_tools: Iterable[str] = (),
+        **default_call_args: Any,
+    ) -> None:
+        names = frozenset(_names(async_tools))
+        owned = owned_option(default_call_args) if websocket else None
+        if owned is not None:
+            raise ConfigError("a run over a WebSocket decides that for itself: leave it out", key=owned)
+        self.requires_streaming = websocket or bool(names)
+        self._websocket, self._async_tools = websocket, names
+        self._live: LiveRun | None = None
         self.config = config
         self.tracing = config.tracing
         self._connection = Connection(config)
@@ -134,11 +152,14 @@ class ResponsesClient(Model[ModelResponse]):
 
         Raises:
             ResponseError: the response failed, was cancelled, is no answer yet, or waits for what nobody here can do.
+            ValueError: the client speaks over a WebSocket, which is streamed alone.
             InvalidRequestError: a message, a tool or an option has no form here; two tools have one name.
             OutputError: no reply was of the form.
             CallCancelledError: the token was cancelled.
             Exception: the SDK's own errors.
         """
+        if self._websocket:
+            raise InvalidRequestError("get_response: over a WebSocket replies are streamed; use stream_response")
         ctx, sdk = self._context(messages, {**(extra_call_args or {}), **kwargs}, schema=schema, tools=tools)
         last: list[ModelResponse] = []
 
@@ -149,7 +170,7 @@ class ResponsesClient(Model[ModelResponse]):
         repair = repair_of(self, ctx, messages=messages)
         step = await unless_cancelled(response_step(ask, ctx, repair=repair), cancellation_token)
         (response,) = last
-        return response if step is response.step else self._shaped(step, response.model_extra.get(_NATIVE))
+        return response if step is response.step else shaped(step, response.model_extra.get(NATIVE), model=self.model)
 
     async def stream_response(
         self,
@@ -163,26 +184,75 @@ class ResponsesClient(Model[ModelResponse]):
     ) -> AsyncGenerator[ModelStreamEvent, None]:
         """The reply as it arrives: every event of the provider once, its frame as `raw`; the last is "completed".
 
-        A failure is shown as an "error" event, then raised; arguments and errors are those of `get_response`.
+        A failure is shown as an "error" event, then raised; arguments and errors are those of `get_response`. Over a
+        WebSocket a reply whose last event has a `continuation` is not the last: "automatic" means that the provider
+        goes on by itself, and the next call, with that event's messages in the history, reads what it says.
+
+        Raises:
+            RuntimeError: it speaks over a WebSocket, and this is no run.
         """
-        reply: SdkReply | None = None
         try:
             ctx, sdk = self._context(messages, {**(extra_call_args or {}), **kwargs}, schema=schema, tools=tools)
             repair = repair_of(self, ctx, messages=messages, retries=0)
             form = None if repair is None else repair.request(ctx)
             asked = self._asked(ctx if form is None else form.ctx, sdk, stream=True)
             async with AsyncExitStack() as stack:
-                reply = await self._open(stack, asked)
-                async with closed_on(cancellation_token, reply):
-                    async for event in self._events(reply, asked):
-                        if event.response is not None:
+                source, said = await self._begun(stack, asked)
+                events = await stack.enter_async_context(aclosing(said))
+                async with closed_on(cancellation_token, source):
+                    async for event in events:
+                        if event.response is not None and event.continuation is None:
                             judged(from_response(event.response), repair, asked=form)
                         yield event
         except Exception as error:
             cancelled = cancellation_token is not None and cancellation_token.cancelled
             failure = CallCancelledError("the call was given up: its token was cancelled") if cancelled else error
-            yield ModelStreamEvent(kind="error", error=failure)
+            unknown = None if self._live is None else self._live.unknown
+            yield ModelStreamEvent(kind="error", error=failure, steering=unknown or None)
             raise failure from failure.__cause__
+
+    @asynccontextmanager
+    async def open_run(self) -> AsyncIterator[Self]:
+        """The client for the length of a run: over a WebSocket a copy with a connection of its own, closed at the end.
+
+        Raises:
+            Exception: the connection could not be made; while that may pass it was tried again.
+        """
+        if not self._websocket or self._live is not None:
+            yield self
+            return
+        async with AsyncExitStack() as stack:
+            socket = await self._dial(stack)
+            bound = copy.copy(self)
+            bound._live = LiveRun(socket, limit=self.max_reply_bytes, count=self._count)
+            stack.push_async_callback(bound._live.aclose)
+            yield bound
+
+    async def steer(self, steering: SteeringInput) -> SteeringReceipt:
+        """Send input into the reply under way.
+
+        Args:
+            steering: text, or the SDK's input items: messages of the user.
+
+        Returns:
+            A live receipt: its status changes while the reply, and what follows it, are read.
+
+        Raises:
+            RuntimeError: this is no run over a WebSocket, or no reply of it is under way.
+            InvalidRequestError: the input is neither text nor items, or empty.
+            Exception: it could not be sent: the connection is closed, the run over, and the receipt says "unknown".
+        """
+        if self._live is None:
+            raise RuntimeError(_NO_RUN)
+        items = isinstance(steering, list) and all(isinstance(item, Mapping) for item in steering)
+        if not steering or not (items or isinstance(steering, str)):
+            raise InvalidRequestError(f"steer: give text, or a list of input items, not {steering!r:.80}")
+        try:
+            # What the caller does with his own items later changes nothing.
+            plain = loads(sendable(steering, "steer"))
+        except (TypeError, RecursionError) as error:
+            raise no_json_form(error) from error
+        return await self._live.steer(plain)
 
     def _context(
         self, messages: Any, options: Mapping[str, Any], *, schema: Any, tools: Any
@@ -191,6 +261,8 @@ class ResponsesClient(Model[ModelResponse]):
         merged = given_options({**self._defaults, **options})
         sdk = sdk_options(merged)
         rest = {name: value for name, value in merged.items() if name not in sdk}
+        if self._websocket:
+            sdk = live_options(given_options(options), sdk)
         base = remembered(messages) or GenerateContext()
         ctx = GenerateContext(
             messages=tuple(each.original() if isinstance(each, RoleDict) else each for each in messages),
@@ -212,7 +284,36 @@ class ResponsesClient(Model[ModelResponse]):
         except (TypeError, RecursionError) as error:
             raise no_json_form(error) from error
         self._codec.learn(ctx)
-        return _Asked({**plain, **sdk}, tuple(notes), self._codec, stream)
+        names = {legal_name(spec.name, dialect=SCHEMAS) for spec in ctx.tools if spec.name in self._async_tools}
+        for tool in plain.get("tools", ()):
+            if tool.get("name") in names:
+                tool["async"] = True
+        return _Asked({**plain, **sdk}, tuple(notes), frozenset(names), stream)
+
+    async def _begun(
+        self, stack: AsyncExitStack, asked: _Asked
+    ) -> tuple[SdkReply | LiveRun, AsyncGenerator[ModelStreamEvent, None]]:
+        """What carries the reply to a request, and the reply's events."""
+        if not self._websocket:
+            reply = await self._open(stack, asked)
+            return reply, self._events(reply, asked)
+        if self._live is None:
+            raise RuntimeError(_NO_RUN)
+        await stack.enter_async_context(self.config.rate_limiter or nullcontext())
+        return self._live, self._live.turn(asked.arguments, self._reading(asked, whole=False))
+
+    async def _dial(self, stack: AsyncExitStack) -> Socket:
+        """The connection of a run, tried again while its failure may pass; closed with the stack."""
+        sent = dialling_options(self._defaults)
+
+        async def once(attempt_number: int) -> Socket:
+            client = self._connection.client()
+            return await stack.enter_async_context(dialled(client, self.config, limit=self.max_reply_bytes, **sent))
+
+        return await tried(once, self._wait, sleep=_sleep)
+
+    def _wait(self, error: Exception, attempt_number: int) -> float | None:
+        return wait_after(error, attempt_number, policy=self._retries)
 
     async def _unrefused(self, ctx: GenerateContext, sdk: Mapping[str, Any]) -> ModelResponse:
         """The reply; asked for again, with the words for that, where the model refuses."""
@@ -227,7 +328,7 @@ class ResponsesClient(Model[ModelResponse]):
     async def _open(self, stack: AsyncExitStack, asked: _Asked) -> SdkReply:
         """Send the call, and again while its failure may pass; its limiter and its reply end with the stack."""
         await stack.enter_async_context(self.config.rate_limiter or nullcontext())
-        responses = self._connection.client().responses.with_streaming_response
+        responses = (await self._connection.client()).responses.with_streaming_response
         how = {"stream": True} if asked.streamed else {}
 
         async def once(attempt_number: int) -> SdkReply:
@@ -239,10 +340,7 @@ class ResponsesClient(Model[ModelResponse]):
                 await stack.enter_async_context(attempt.pop_all())
                 return reply
 
-        def wait(error: Exception, attempt_number: int) -> float | None:
-            return wait_after(error, attempt_number, policy=self._retries)
-
-        return await tried(once, wait, sleep=_sleep)
+        return await tried(once, self._wait, sleep=_sleep)
 
     async def _whole(self, asked: _Asked) -> ModelResponse:
         async with AsyncExitStack() as stack:
@@ -250,76 +348,44 @@ class ResponsesClient(Model[ModelResponse]):
             *_, last = [event async for event in self._events(reply, asked)]
         return last.response  # type: ignore[return-value]
 
-    async def _events(self, reply: SdkReply, asked: _Asked) -> AsyncIterator[ModelStreamEvent]:
+    def _reading(self, asked: _Asked, *, whole: bool) -> Reading:
+        return Reading(
+            self._codec.decoder(whole=whole),
+            model=self.model,
+            secret=self.config.api_key,
+            notes=asked.notes,
+            asynchronous=asked.asynchronous,
+        )
+
+    async def _events(self, reply: SdkReply, asked: _Asked) -> AsyncGenerator[ModelStreamEvent, None]:
         """The events of a reply, whichever way it came."""
-        decoder, fold = asked.codec.decoder(whole=False), Fold()
+        reading = self._reading(asked, whole=False)
         try:
             await reply.begin(streamed=asked.streamed, limit=self.max_reply_bytes)
-            decoder = asked.codec.decoder(whole=not reply.is_stream)
+            reading = self._reading(asked, whole=not reply.is_stream)
             async for frames in _frames(reply, self.max_reply_bytes):
                 for frame in frames:
-                    events = list(decoder.feed(frame))
-                    fold.extend(events)
-                    if reply.is_stream or events:
-                        for shown in _shown(events, frame, decoder):
+                    for shown in reading.feed(frame):
+                        if reply.is_stream or reading.done:
                             yield shown
-                    if decoder.done:
+                    if reading.done:
                         break
-                if decoder.done:
+                if reading.done:
                     break
-            fold.extend(decoder.close(reply.ended))
+            step = reading.close(reply.ended)
         except TierError as error:
-            error.partial = fold.failed(error)
-            error.body = redact(error.body, [self.config.api_key]) if error.body else None
-            said = redact(error.message, [self.config.api_key])
-            raise response_error(said, hidden(_native(decoder), self.config.api_key), of=error) from None
-        step = fold.result()
+            raise reading.failure(error) from None
         self._count(step)
-        response = self._response(step, decoder, asked)
-        yield ModelStreamEvent(
-            kind="completed",
-            response=response,
-            raw=fold.finish.raw if fold.finish is not None else None,
-            provider_event_type=decoder.event_type or None,
-        )
+        yield reading.completed(step)
 
     def _count(self, step: StepResult) -> None:
         if self.config.rate_limiter is not None and step.usage is not None:
             spent = (step.usage.prompt_tokens or 0) + (step.usage.output_tokens or 0)
             self.config.rate_limiter.record_usage(spent)
 
-    def _response(self, step: StepResult, decoder: ResponsesDecoder, asked: _Asked) -> ModelResponse:
-        """The reply, if it is one.
-
-        Raises:
-            ResponseError: it is no answer: cut for a reason of the provider's own, or waiting for its caller.
-        """
-        native = _native(decoder)
-        if asked.notes:
-            step = msgspec.structs.replace(step, notes=(*asked.notes, *step.notes))
-        if decoder.waiting or step.finish == FinishReason.OTHER:
-            kinds = ", ".join(dict.fromkeys(decoder.waiting))
-            what = f"waits for its caller: nothing here answers {kinds}" if kinds else f"ended as {step.raw_reason!r}"
-            failure = response_error(f"the response {what}", native)
-            failure.partial, failure.usage = step, step.usage
-            raise failure
-        return self._shaped(step, native)
-
-    def _shaped(self, step: StepResult, native: Any) -> ModelResponse:
-        """The reply in its canonical shape, the native response beside it."""
-        response = to_response(step, self.model)
-        if isinstance(native, dict):
-            if step.message is not None and not native.get("output"):
-                # Some servers end a stream with a response that leaves its output out.
-                native["output"] = loads(step.message.json)
-            response.model_extra[_NATIVE] = native
-            response.id = native["id"] if isinstance(native.get("id"), str) else response.id
-            response.model = native["model"] if isinstance(native.get("model"), str) else response.model
-        return response
-
     async def aclose(self) -> None:
-        """Close the SDK's connections in the running loop."""
-        await self._connection.aclose()
+        """Close the SDK's connections in the running loop; a run's copy closes the run's alone."""
+        await (self._connection if self._live is None else self._live).aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -332,6 +398,13 @@ class ResponsesFactory(Factory[ModelResponse]):
     """Makes clients of the Responses API from one configuration."""
 
     client = ResponsesClient
+
+
+def _names(given: Any) -> Iterable[str]:
+    named = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+    if not named or not all(isinstance(name, str) and name for name in given):
+        raise ConfigError(f"must be names of tools, not {given!r:.80}", key="async_tools")
+    return given  # type: ignore[no-any-return]
 
 
 async def _frames(reply: SdkReply, limit: int) -> AsyncIterator[Iterable[Frame]]:
@@ -352,22 +425,3 @@ async def _counted(reply: SdkReply, limit: int) -> AsyncIterator[bytes]:
         if size > limit:
             raise too_large(limit)
         yield chunk
-
-
-def _shown(events: list[Event], frame: Frame, decoder: ResponsesDecoder) -> Iterable[ModelStreamEvent]:
-    """What a frame shows: its text, arguments or reasoning, else that it came."""
-    at, kind = decoder.item
-    found = [shown for event in events if isinstance(event, _SHOWN) and (shown := to_model_event(event)) is not None]
-    if not found:
-        found = [ModelStreamEvent(kind="provider", raw=frame)]
-    for shown in found if not decoder.done or found[0].kind != "provider" else ():
-        shown.provider_event_type = decoder.event_type or None
-        shown.item_index, shown.item_type = at, kind
-        yield shown
-
-
-def _native(decoder: ResponsesDecoder) -> Any:
-    try:
-        return loads(decoder.response) if decoder.response else None
-    except (ValueError, RecursionError):
-        return decoder.response.decode("utf-8", "replace")

@@ -27,7 +27,7 @@ class ResponsesCodec:
         model: the model's id, sent as it is.
         max_tokens: the output ceiling where the context has none; 0 or None means 8192.
         system: the brief where the context has none.
-        effort: reasoning effort where the context has none; "off" sends nothing.
+        effort: reasoning effort where the context has none; "off" sends what turns it off, where a model needs that.
         temperature: sampling temperature where the context has none.
     """
 

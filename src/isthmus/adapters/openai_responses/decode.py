@@ -11,7 +11,19 @@ from isthmus.adapters.openai_responses.errors import failure_of
 from isthmus.adapters.openai_responses.items import Items, word
 from isthmus.adapters.openai_responses.usage import read_usage
 from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError, UnclassifiedError
-from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, framed, set_raw
+from isthmus.models.events import (
+    Call,
+    Event,
+    Finish,
+    FinishReason,
+    Native,
+    Note,
+    NoteCode,
+    Text,
+    Usage,
+    framed,
+    set_raw,
+)
 from isthmus.models.finish import finish_of
 from isthmus.models.jsontext import Raw, fields, loads
 from isthmus.models.neutral import NATIVE_DIALECT
@@ -64,6 +76,16 @@ class ResponsesDecoder:
         self._here: int | None = None
         self._pieces: list[str] = []
 
+    @property
+    def usage(self) -> Usage | None:
+        """The tokens spent so far, as far as known."""
+        return read_usage(self._usage)[0]
+
+    @property
+    def running(self) -> list[tuple[Call, Mapping[str, Any]]]:
+        """The calls so far that may run while the reply goes on, each with its item."""
+        return self._items.running
+
     def feed(self, frame: Frame) -> Iterable[Event]:
         """The events that this frame completes.
 
@@ -100,11 +122,11 @@ class ResponsesDecoder:
         try:
             return self._response(value, frame) if self._whole else self._event(value, frame)
         except TierError as error:
-            error.usage = error.usage or read_usage(self._usage)[0]
+            error.usage = error.usage or self.usage
             raise
         except (ValueError, TypeError, RecursionError) as error:
             said = f"an event cannot be read: {error}: {data[:_EXCERPT].decode('utf-8', 'replace')!r}"
-            raise ProtocolError(said, usage=read_usage(self._usage)[0]) from None
+            raise ProtocolError(said, usage=self.usage) from None
 
     def _unreadable(self, frame: Frame, data: bytes) -> Iterable[Event]:
         """Hold on to the fault: at the end of the bytes it is a cut, before that a breach of protocol."""
@@ -324,7 +346,7 @@ class ResponsesDecoder:
             error = (
                 ProtocolError("the reply is empty") if ended is Ended.FRAMED else TransientError("the reply was cut")
             )
-        error.usage = read_usage(self._usage)[0]
+        error.usage = self.usage
         raise error
 
     _EVENTS: ClassVar[dict[str, Callable[[ResponsesDecoder, dict[str, Raw], Frame], Iterable[Event]]]] = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from isthmus.adapters.openai_responses.history import render
 from isthmus.adapters.openai_responses.tools import SCHEMAS, put_tools
 from isthmus.errors import InvalidRequestError
-from isthmus.models.capabilities import ModelCapabilities, within
+from isthmus.models.capabilities import ModelCapabilities, effort_sent, within
 from isthmus.models.contract import GenerateContext, OutputForm
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.reshape import normalise
@@ -17,7 +16,6 @@ from isthmus.models.strictness import conforms
 
 DEFAULT_CEILING = 8192
 
-_NO_EFFORT = frozenset(("", "off", "none"))
 _ENCRYPTED = "reasoning.encrypted_content"
 # Read where they are needed, so that they are not passed on a second time.
 _READ = frozenset(("tools", "tool_choice", "text", "reasoning", "max_tokens", "reasoning_effort", "verbosity"))
@@ -47,14 +45,8 @@ def request_body(
     limit = ctx.max_output_tokens or ctx.options.get("max_tokens") or ceiling
     if limit and "max_output_tokens" not in ctx.options:
         body["max_output_tokens"] = within(limit, capabilities, notes=notes) if isinstance(limit, int) else limit
-    if ctx.effort and capabilities is not None and not capabilities.adaptive_thinking:
-        if ctx.effort.lower() not in _NO_EFFORT:
-            notes.append(Note(NoteCode.PARAMETER_DROPPED, f"effort {ctx.effort!r}: this endpoint takes none"))
-        ctx = replace(ctx, effort=None)
-    for name, put in _MERGED.items():
-        merged = put(ctx, notes)
-        if merged:
-            body[name] = merged
+    merged = {"reasoning": _reasoning(ctx, capabilities, model=model, notes=notes), "text": _text(ctx, notes)}
+    body.update({name: value for name, value in merged.items() if value})
     _sampling(ctx, body, notes)
     if stateless and "include" not in ctx.options:
         # Without it reasoning could not be shown to the model again.
@@ -99,19 +91,18 @@ def _format(output: OutputForm, notes: list[Note]) -> dict[str, Any] | None:
     return {"type": "json_schema", **inner, "strict": strict}
 
 
-def _reasoning(ctx: GenerateContext, notes: list[Note]) -> dict[str, Any]:
+def _reasoning(
+    ctx: GenerateContext, capabilities: ModelCapabilities | None, *, model: str, notes: list[Note]
+) -> dict[str, Any]:
+    """The reasoning settings: the effort joins those that the caller gave, which go before it."""
     reasoning = _merged(ctx, "reasoning")
-    if ctx.effort and ctx.effort.lower() not in _NO_EFFORT:
-        reasoning.setdefault("effort", ctx.effort)
     if ctx.options.get("reasoning_effort") is not None:
         reasoning["effort"] = ctx.options["reasoning_effort"]
+    if "effort" not in reasoning:
+        level = effort_sent(ctx.effort, capabilities, model=model, notes=notes)
+        if level is not None:
+            reasoning["effort"] = "none" if level == "off" else level
     return reasoning
-
-
-_MERGED: Mapping[str, Callable[[GenerateContext, list[Note]], dict[str, Any]]] = {
-    "reasoning": _reasoning,
-    "text": _text,
-}
 
 
 def _sampling(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> None:

@@ -16,6 +16,7 @@ from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import Raw, dumps, loads
 from isthmus.models.messages import RESERVED, check_form, native_of, sendable, without_reserved
 from isthmus.models.neutral import NATIVE_DIALECT, NATIVE_INPUT, split
+from isthmus.models.pairing import Pairing
 
 Item = Mapping[str, Any] | Raw
 
@@ -71,10 +72,12 @@ class _Input:
         self._stateless = stateless
         self._spell = spell_for(self.notes)
         self._calls: dict[str, _Peek] = {}
+        self._pairing = Pairing(self.notes)
 
     def add(self, message: Mapping[str, Any], place: str) -> None:
         """Say one message: its native items where it has some, else what it says in the neutral form."""
         check_form(message, place)
+        message = self._pairing.turn(message, place)
         own = message.get(NATIVE_INPUT)
         form, note = native_of(message, NATIVE_DIALECT)
         if own:

@@ -104,6 +104,8 @@ class Items:
         self.frame: Frame | None = None
         """The frame that is being read."""
         self.calls: list[Call] = []
+        self.running: list[tuple[Call, Mapping[str, Any]]] = []
+        """Those that may run while the reply goes on, each with its item."""
         self._call_count = 0
         self._reasoned: tuple[int, _Part] | None = None
         self._cut = False
@@ -301,6 +303,8 @@ class Items:
         if slot.call_index >= 0 and text != said and text.startswith(said):
             self._out.append(self.call_delta(slot, text[len(said) :]))
         self.calls.append(call)
+        if item.get("async") is True:
+            self.running.append((call, item))
         self._emit(call)
 
     def _told(self, name: str | None) -> str | None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from email.utils import formatdate
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from isthmus.adapters.bodies import first_bytes, is_document
 from isthmus.adapters.classify import classify_reply
-from isthmus.errors import ConfigError, ErrorClass, MissingDependencyError, TierError, TransientError
+from isthmus.errors import (
+    ConfigError,
+    ErrorClass,
+    MissingDependencyError,
+    TierError,
+    TransientError,
+    UnavailableError,
+)
 from isthmus.models.config import Config
 from isthmus.models.retry import RetryPolicy
 from isthmus.secret import redact
@@ -22,8 +29,9 @@ _AZURE_VERSION = "2025-03-01-preview"
 _BASE_URL = "https://api.openai.com/v1"
 _AZURE = "azure"
 _PREFIXES = ("openai", _AZURE)
-_OWN = frozenset(("extra_headers", "extra_query", "extra_body", "timeout"))
 _PASSING = frozenset((408, 409, 425, 429))
+# Seconds that a peer has to say goodbye; whoever cancels waits no longer.
+_FAREWELL = 0.3
 
 
 def load_sdk() -> Any:
@@ -59,12 +67,18 @@ class Connection:
         self._config = config
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
 
-    def client(self) -> Any:
-        """The client of the running loop."""
+    async def client(self) -> Any:
+        """The client of the running loop; the SDK's import and its certificates take long, and the loop goes on."""
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            self._clients[loop] = self._made()
+            return self._clients.setdefault(loop, await asyncio.to_thread(self._ready))
         return self._clients[loop]
+
+    def _ready(self) -> Any:
+        made = self._made()
+        # The SDK imports each of its APIs when it is first asked for.
+        _ = made.responses
+        return made
 
     def _made(self) -> Any:
         config, openai = self._config, load_sdk()
@@ -137,6 +151,102 @@ class SdkReply:
         await self._reply.close()
 
 
+class Socket:
+    """A connection of the SDK over a WebSocket: requests out, messages in. It is never made anew.
+
+    Args:
+        connection: the SDK's.
+        secret: the key, which no error shows.
+        patience: seconds that one message may take to come.
+    """
+
+    def __init__(self, connection: Any, *, secret: str, patience: float) -> None:
+        self._connection, self._secret, self._patience = connection, secret, patience
+
+    async def create(self, arguments: Mapping[str, Any]) -> None:
+        """Ask for a response.
+
+        Args:
+            arguments: by the SDK's names; `extra_body` holds what it has no name for.
+
+        Raises:
+            Exception: the SDK's own, with what it means here as its `classified`.
+        """
+        own = {name: value for name, value in arguments.items() if name != "extra_body"}
+        further = arguments.get("extra_body")
+        with self._explaining():
+            if further:
+                await self._connection.send({"type": "response.create", **own, **further})
+            else:
+                await self._connection.response.create(**own)
+
+    async def steer(self, steering: Any, response_id: str) -> None:
+        """Send input into a response.
+
+        Raises:
+            Exception: the SDK's own, with what it means here as its `classified`.
+        """
+        with self._explaining():
+            await self._connection.response.steer(input=steering, previous_response_id=response_id)
+
+    async def receive(self) -> bytes:
+        """The next message, undecoded.
+
+        Raises:
+            TransientError: the connection was lost, or nothing came in time; its cause is the SDK's own error.
+        """
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._connection.recv_bytes()  # type: ignore[no-any-return]
+        except TimeoutError as error:
+            raise TransientError(f"time-out: no message for {self._patience:g} s") from error
+        except Exception as error:
+            explain(error, self._secret)
+            raise TransientError(redact(f"the connection was lost: {error}", [self._secret])) from error
+
+    async def aclose(self) -> None:
+        """Close it; harmless twice, and a failure to close is none."""
+        with suppress(Exception):
+            await self._connection.close()
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            explain(error, self._secret)
+            raise
+
+
+@asynccontextmanager
+async def dialled(client: Any, config: Config, *, limit: int, **sent: Any) -> AsyncIterator[Socket]:
+    """A connection of the SDK over a WebSocket, as a block that closes it.
+
+    Args:
+        client: the SDK's client.
+        config: whose key no error shows, and how long to wait.
+        limit: the most bytes that one message may have.
+        sent: `extra_headers` and `extra_query` of the request that opens it.
+
+    Raises:
+        MissingDependencyError: what the SDK needs for it is not installed.
+        Exception: the SDK's own, with what it means here as its `classified`.
+    """
+    how = {"max_size": limit, "compression": None, "close_timeout": _FAREWELL}
+    try:
+        connection = await client.responses.connect(websocket_connection_options=how, max_retries=0, **sent).enter()
+    except Exception as error:
+        if isinstance(error.__cause__, ImportError):
+            raise MissingDependencyError("ResponsesClient(websocket=True)", "websockets", extra="openai") from error
+        explain(error, config.api_key)
+        raise
+    socket = Socket(connection, secret=config.api_key, patience=config.timeout)
+    try:
+        yield socket
+    finally:
+        await socket.aclose()
+
+
 @asynccontextmanager
 async def opened(manager: Any, secret: str) -> AsyncIterator[SdkReply]:
     """An exchange of the SDK as a block; its errors say what they mean here, without the key.
@@ -160,7 +270,8 @@ def explain(error: Exception, secret: str) -> None:
     meaning = _meaning(error, secret)
     error.args = hidden(error.args, secret)
     for name in ("message", "body", "code", "param", "type"):
-        held = getattr(error, name, None)
+        # Not `getattr`: some have properties of these names that warn.
+        held = vars(error).get(name)
         if held is not None and hidden(held, secret) != held:
             setattr(error, name, hidden(held, secret))
     if meaning is not None:
@@ -169,7 +280,8 @@ def explain(error: Exception, secret: str) -> None:
 
 
 def _meaning(error: Exception, secret: str) -> TierError | None:
-    status, response = getattr(error, "status_code", None), getattr(error, "response", None)
+    response = getattr(error, "response", None)
+    status = getattr(error, "status_code", None) or getattr(response, "status_code", None)
     if isinstance(status, int) and response is not None:
         told = {str(name).lower(): str(value) for name, value in response.headers.items()}
         headers = {"date": formatdate(usegmt=True), **told}
@@ -178,9 +290,14 @@ def _meaning(error: Exception, secret: str) -> TierError | None:
         )
     if isinstance(error, load_sdk().APIConnectionError):
         return TransientError(redact(f"{error}", [secret]))
-    # What the HTTP client under the SDK raises while a body is read.
-    if type(error).__module__.split(".")[0].startswith("http") and not isinstance(error, ValueError | TypeError):
-        return TransientError(f"the connection was lost: {type(error).__name__}: {error}")
+    # What the HTTP and the WebSocket client under the SDK raise.
+    below = type(error).__module__.startswith(("http", "websockets"))
+    if below and not isinstance(error, ValueError | TypeError):
+        return TransientError(redact(f"the connection was lost: {type(error).__name__}: {error}", [secret]))
+    # What a socket itself raises; the HTTP client hides these.
+    if isinstance(error, OSError):
+        kind = UnavailableError if isinstance(error, ConnectionRefusedError) else TransientError
+        return kind(redact(f"{type(error).__name__}: {error}", [secret]))
     return None
 
 
@@ -197,7 +314,7 @@ def hidden(value: Any, secret: str) -> Any:
 
 def _body(response: Any) -> bytes:
     try:
-        content = response.content
+        content = response.content if hasattr(response, "content") else response.body
     except Exception:
         return b""
     return content if isinstance(content, bytes) else b""
@@ -216,16 +333,3 @@ def wait_after(error: BaseException, attempt: int, *, policy: RetryPolicy) -> fl
         return None
     passing = meaning.status is None or meaning.status in _PASSING or meaning.status >= 500
     return policy.delay(attempt, meaning.retry_after) if passing else None
-
-
-def sdk_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those options that are the SDK's own and no part of a body."""
-    return {
-        name: options[name] for name in ("extra_headers", "extra_query", "extra_body", "timeout") if name in options
-    }
-
-
-def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options without those that say, in the SDK's own way, that they are not given."""
-    openai = load_sdk()
-    return {name: value for name, value in options.items() if not isinstance(value, openai.Omit | openai.NotGiven)}

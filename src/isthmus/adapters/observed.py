@@ -1,0 +1,281 @@
+"""One model call as those who listen see it: begun, current inside the author's code, ended exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from isthmus.errors import TierError, UnclassifiedError
+from isthmus.models.contract import GenerateContext
+from isthmus.models.events import EVENT_TYPES, Finish, Native, StepResult, Text, Usage
+from isthmus.models.fold import Fold, close, iterate
+from isthmus.models.normalise import to_event
+from isthmus.models.stream import CLOSED, Interruption
+from isthmus.observability import hooks
+from isthmus.observability.scope import Operation, contents_wanted, current
+from isthmus.secret import clean_url
+
+_EMPTY = GenerateContext()
+
+
+def _names(adapter: Any, name: str) -> tuple[str, str]:
+    """The provider and the model of an adapter, as far as it, or its id, says."""
+    provider, mark, model = name.partition(":")
+    own = getattr(adapter, "model", None)
+    if isinstance(own, str) and own:
+        said = getattr(adapter, "provider", None)
+        return str(said) if said else provider if mark else "", own
+    return (provider, model) if mark else ("", name)
+
+
+def observed(source: Any, adapter: Any, *, ctx: GenerateContext) -> Any:
+    """The same events, as a model call that listeners are told of.
+
+    Args:
+        source: the author's own iterator; each step of it is taken inside the call.
+        adapter: whose it is.
+        ctx: the request.
+    """
+    op = _new(adapter)
+    return source if op is None else _steps(source, _Heard(op, adapter, ctx))
+
+
+async def asked(answer: Awaitable[StepResult], adapter: Any, *, ctx: GenerateContext) -> StepResult:
+    """The same reply, as a model call that listeners are told of.
+
+    Args:
+        answer: the author's own, not yet begun.
+        adapter: whose it is.
+        ctx: the request.
+    """
+    op = _new(adapter)
+    if op is None:
+        return await answer
+    heard = _Heard(op, adapter, ctx)
+    heard.begin(streamed=False)
+    entered = op.enter()
+    try:
+        reply = heard.reply = await answer
+        heard.finish = Finish(reply.finish, reply.usage, reply.raw_reason, reply.error, reply.message)
+        return reply
+    except BaseException as error:
+        heard.error = error
+        raise
+    finally:
+        Operation.leave(entered)
+        heard.end()
+
+
+def _new(adapter: Any) -> Operation | None:
+    """A new call; None within one of the same class, which reached for its parent's method or its own other one."""
+    around = current()
+    if around is not None and not around.over and type(around.subject) is type(adapter):
+        return None
+    return Operation(adapter)
+
+
+def _facts(adapter: Any, ctx: GenerateContext) -> dict[str, Any]:
+    """What a stranger's adapter says of itself; a property of it that fails is not the call's failure."""
+    try:
+        provider, model = _names(adapter, str(getattr(adapter, "id", None) or type(adapter).__name__))
+        address, own = getattr(adapter, "base_url", None), getattr(adapter, "max_tokens", None)
+    except Exception:
+        return {"provider": "", "model": ""}
+    ceiling = ctx.max_output_tokens or (own if isinstance(own, int) else None)
+    shown = clean_url(address) if isinstance(address, str) else ""
+    return {"provider": provider, "model": model, "address": shown, "max_tokens": ceiling or None}
+
+
+class _Heard:
+    """One call as it proceeds."""
+
+    __slots__ = ("_adapter", "_begun", "_ctx", "_fold", "_seconds", "error", "finish", "first", "op", "reply")
+
+    def __init__(self, op: Operation, adapter: Any, ctx: GenerateContext) -> None:
+        self.op = op
+        self._adapter, self._ctx = adapter, ctx
+        self._begun = 0.0
+        self._fold: Fold | None = None
+        self._seconds: float | None = None
+        self.first: float | None = None
+        self.finish: Finish | None = None
+        self.reply: StepResult | None = None
+        self.error: BaseException | None = None
+
+    def begin(self, *, streamed: bool) -> None:
+        """Tell that it begins."""
+        above = self.op.parent
+        while above is not None:
+            above.wraps = True
+            above = above.parent
+        if streamed and contents_wanted():
+            self._fold = Fold()
+        self._begun = monotonic()
+        self.op.said = self._ctx
+        hooks.emit(hooks.ModelStarted(op=self.op, streamed=streamed, **_facts(self._adapter, self._ctx)))
+        # What is kept of a call that is read slowly is small.
+        self._adapter = None
+        self.op.said, self._ctx = None, _EMPTY
+
+    def seen(self, event: Any) -> None:
+        """Take what is no plain text that follows another."""
+        kind = event.get("type") if isinstance(event, Mapping) else getattr(event, "type", None)
+        if self.first is None and (kind == "call" or (kind == "text" and _said(event))):
+            self.first = monotonic() - self._begun
+        if kind == "finish":
+            # What the author still does is not the reply's, but is still done inside it.
+            self._seconds = monotonic() - self._begun
+            self.finish = event if isinstance(event, Finish) else _read(event)
+        if self._fold is not None:
+            with suppress(TierError, ValueError, TypeError):
+                self._fold.add(event if type(event) in EVENT_TYPES else to_event(event))
+
+    @property
+    def collects(self) -> bool:
+        """Whether every event is asked for."""
+        return self._fold is not None
+
+    def end(self) -> None:
+        """Tell that it is over; once."""
+        if self.op.over:
+            return
+        self.op.over = True
+        outcome, error, end = self._outcome()
+        usage = getattr(error, "usage", None) if end is None else end.usage
+        self.op.error, self.op.answer = error, self._answer()
+        reply_id, reply_model = self.op.reply
+        if reply_id is None and end is not None and end.native is not None and end.native.event_type == "message":
+            reply_id, reply_model = _identity(end.native)
+        hooks.emit(
+            hooks.ModelEnded(
+                op=self.op,
+                outcome=outcome,
+                seconds=monotonic() - self._begun if self._seconds is None else self._seconds,
+                first=self.first,
+                finish=None if end is None else str(end.finish),
+                raw_reason=None if end is None else end.raw_reason,
+                usage=usage if isinstance(usage, Usage) else None,
+                error_class=None if error is None else hooks.error_type(error),
+                status=getattr(error, "status", None),
+                reply_id=reply_id,
+                reply_model=reply_model,
+            )
+        )
+        # An error holds the frames that hold this.
+        self.op.forget()
+        self.error = self.reply = None
+
+    def _answer(self) -> StepResult | None:
+        """The reply as far as it came, if anybody wants it."""
+        if not contents_wanted() or self._fold is None:
+            return self.reply if contents_wanted() else None
+        try:
+            return self._fold.failed(UnclassifiedError("")) if self._fold.finish is None else self._fold.result()
+        except (TierError, ValueError, TypeError):
+            return None
+
+    def _outcome(self) -> tuple[str, BaseException | None, Finish | None]:
+        end, error = self.finish, self.error
+        if end is not None:
+            return ("ok", None, end) if end.error is None else ("error", end.error, end)
+        if isinstance(error, asyncio.CancelledError):
+            why = error.args[0] if error.args else None
+            if isinstance(why, Interruption) and why != CLOSED:
+                return "error", TimeoutError(str(why)), None
+            return "closed" if isinstance(why, Interruption) else "cancelled", None, None
+        if error is None or isinstance(error, GeneratorExit):
+            return "closed", None, None
+        return "error", error, None
+
+
+def _said(event: Any) -> Any:
+    return event.get("text") if isinstance(event, Mapping) else getattr(event, "text", None)
+
+
+def _read(event: Any) -> Finish | None:
+    """The finish that an author spelled in his own way."""
+    try:
+        made = to_event(event)
+    except (TierError, ValueError, TypeError):
+        return None
+    return made if isinstance(made, Finish) else None
+
+
+def _identity(native: Native) -> tuple[str | None, str | None]:
+    """The id and the model that a reply's own form names."""
+    try:
+        payload = native.payload
+    except (ValueError, RecursionError):
+        return None, None
+    return _texts(payload) if isinstance(payload, dict) else (None, None)
+
+
+def _texts(held: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    found = held.get("id"), held.get("model")
+    return found[0] if isinstance(found[0], str) else None, found[1] if isinstance(found[1], str) else None
+
+
+async def _steps(source: Any, heard: _Heard) -> AsyncGenerator[Any, None]:
+    op = heard.op
+    enter, leave = op.enter, Operation.leave
+    heard.begin(streamed=True)
+    plain = False
+    try:
+        entered = enter()
+        try:
+            inner: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
+            take = inner.__anext__
+        finally:
+            leave(entered)
+        try:
+            while True:
+                entered = enter()
+                try:
+                    event = await take()
+                except StopAsyncIteration:
+                    break
+                finally:
+                    leave(entered)
+                if not plain or type(event) is not Text:
+                    heard.seen(event)
+                    plain = heard.first is not None and not heard.collects
+                yield event
+        finally:
+            entered = enter()
+            try:
+                await close(inner)
+            finally:
+                leave(entered)
+    except BaseException as error:
+        heard.error = error
+        raise
+    finally:
+        heard.end()
+
+
+class _Names(msgspec.Struct):
+    """What the first frame of a reply says of it, in any of the forms in use."""
+
+    id: Any = None
+    model: Any = None
+    message: Any = None
+    response: Any = None
+
+
+def told(data: bytes) -> bool:
+    """Take the id and the model of a reply out of one of its frames, for the call that is under way; whether it can."""
+    op = current()
+    if op is None:
+        return True
+    try:
+        names = msgspec.json.decode(data, type=_Names)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    inner = names.message if isinstance(names.message, dict) else names.response
+    op.reply = _texts(inner if isinstance(inner, dict) else {"id": names.id, "model": names.model})
+    return op.reply != (None, None)

@@ -1,0 +1,97 @@
+"""A run and its tools as those who listen see them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from time import monotonic
+
+from isthmus.harness.outcome import Outcome
+from isthmus.models.events import Call
+from isthmus.models.executor import Around, ToolResult
+from isthmus.models.tools import ToolExecutionContext
+from isthmus.observability import hooks
+from isthmus.observability.scope import Operation, under
+
+_UNRUN = frozenset({"unknown-tool", "invalid-arguments", "limit", "refused"})
+
+
+def begun() -> Operation | None:
+    """A run that begins here; None where nobody listens."""
+    return Operation() if hooks.listening() else None
+
+
+def started(run: Operation | None, context: ToolExecutionContext) -> None:
+    """Tell that a run begins."""
+    if run is not None:
+        run.conversation = context.run_id
+        hooks.emit(hooks.TurnStarted(op=run, agent=context.agent_name or "", run_id=context.run_id or ""))
+
+
+def ended(run: Operation | None, context: ToolExecutionContext, *, outcome: Outcome) -> None:
+    """Tell that a run is over."""
+    error = outcome.error
+    if run is not None:
+        run.over, run.error = True, error
+    hooks.emit(
+        hooks.TurnEnded(
+            agent=context.agent_name or "",
+            run_id=context.run_id or "",
+            outcome=outcome.outcome,
+            reason=outcome.reason,
+            steps=outcome.steps,
+            tier=outcome.tier,
+            usage=outcome.usage,
+            cost=outcome.cost,
+            op=run,
+            error_class=None if error is None else hooks.error_type(error),
+        )
+    )
+    if run is not None:
+        run.forget()
+
+
+def around_tools(run: Operation | None) -> Around | None:
+    """What tells of each tool of a run, and makes it current inside its handler; None where nobody listens."""
+    if run is None:
+        return None
+
+    async def around(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        op, begun = Operation(parent=run), monotonic()
+        op.said, outcome = call, "cancelled"
+        hooks.emit(hooks.ToolStarted(op=op, tool=call.tool, call_id=call.call_id or ""))
+        try:
+            with under(op):
+                result = await ran()
+            outcome, op.answer = result.outcome, result.content
+            return result
+        finally:
+            op.over = True
+            hooks.emit(
+                hooks.ToolEnded(
+                    tool=call.tool,
+                    call_id=call.call_id or "",
+                    seconds=monotonic() - begun,
+                    outcome=outcome,
+                    op=op,
+                )
+            )
+            op.forget()
+
+    return around
+
+
+def answered(run: Operation | None, result: ToolResult) -> None:
+    """Tell of a call that never came to a handler."""
+    if run is not None and result.outcome in _UNRUN:
+        op = Operation(parent=run)
+        op.answer = result.content
+        hooks.emit(
+            hooks.ToolEnded(
+                tool=result.tool,
+                call_id=result.call_id,
+                seconds=result.seconds,
+                outcome=result.outcome,
+                op=op,
+            )
+        )
+        op.forget()

@@ -1,0 +1,48 @@
+"""Events that came together: read one by one, or handed on as they came by a level that only passes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
+
+from isthmus.models.events import Event
+
+
+class Batches:
+    """An async iterator of events that keeps them together for whoever hands them on: a level costs once a batch.
+
+    Args:
+        batches: an async generator of batches of events, none of them empty; closed with this.
+    """
+
+    __slots__ = ("_single", "batches")
+
+    def __init__(self, batches: AsyncGenerator[Sequence[Event], None]) -> None:
+        self.batches = batches
+        self._single: AsyncGenerator[Event, None] | None = None
+
+    def _each(self) -> AsyncGenerator[Event, None]:
+        if self._single is None:
+            self._single = _singly(self.batches)
+        return self._single
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        # The generator itself, so that a loop takes each event without a call through this object.
+        return self._each()
+
+    def __anext__(self) -> Awaitable[Event]:
+        return self._each().__anext__()
+
+    async def aclose(self) -> None:
+        """Close both; harmless twice."""
+        if self._single is not None:
+            await self._single.aclose()
+        await self.batches.aclose()
+
+
+async def _singly(batches: AsyncGenerator[Sequence[Event], None]) -> AsyncGenerator[Event, None]:
+    try:
+        async for batch in batches:
+            for event in batch:
+                yield event
+    finally:
+        await batches.aclose()

@@ -1,0 +1,81 @@
+"""Calls without an id, and the results that answer them: an old or foreign history in the one form of today."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from isthmus.models.enums import MessageRole
+from isthmus.models.events import Note, NoteCode
+
+_LEGACY_ROLE = "function"
+
+
+class Pairing:
+    """Gives each call of a history an id, and each result the id of the call that it answers, message by message.
+
+    The legacy `function_call` becomes one of the calls, the role "function" that of a tool. A message that has all this
+    is handed back as it is.
+
+    Args:
+        notes: takes a note of each id that was made.
+    """
+
+    def __init__(self, notes: list[Note]) -> None:
+        self._notes = notes
+        self._used: set[str] = set()
+        self._open: list[tuple[str, Any]] = []
+
+    def turn(self, message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+        """The message as it goes on; the one given is never changed.
+
+        Args:
+            message: a message, of the history's next place.
+            place: where it stands, for notes.
+        """
+        role = message.get("role")
+        if role == MessageRole.ASSISTANT:
+            return self._said(message, place)
+        if role in (MessageRole.TOOL, _LEGACY_ROLE):
+            return self._answer(message)
+        return message
+
+    def _said(self, message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+        calls = message.get("tool_calls") or ()
+        legacy = message.get("function_call")
+        old = not calls and isinstance(legacy, Mapping) and bool(legacy.get("name"))
+        if old:
+            calls = ({"type": "function", "function": legacy},)
+        if not calls:
+            return message
+        self._used.update(str(call["id"]) for call in calls if call.get("id"))
+        made = [call if call.get("id") else self._named(call, place, number=n) for n, call in enumerate(calls)]
+        self._open = [(str(call["id"]), _name(call)) for call in made]
+        if not old and all(new is given for new, given in zip(made, calls, strict=True)):
+            return message
+        return {**{key: value for key, value in message.items() if key != "function_call"}, "tool_calls": made}
+
+    def _named(self, call: Mapping[str, Any], place: str, *, number: int) -> dict[str, Any]:
+        count = len(self._used)
+        while f"call_{count}" in self._used:
+            count += 1
+        self._used.add(f"call_{count}")
+        self._notes.append(Note(NoteCode.CALL_ID_MADE, f"{place}.tool_calls[{number}]: the id call_{count} was made"))
+        return {**call, "id": f"call_{count}"}
+
+    def _answer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The result with the id of the first call that has no answer yet, of its own name where it has one."""
+        given, name = message.get("tool_call_id"), message.get("name")
+        fits = [each for each in self._open if (each[0] == str(given) if given else name in (None, each[1]))]
+        answered = next(iter(fits or (() if given else self._open)), None)
+        if answered is not None:
+            self._open.remove(answered)
+        if message["role"] == MessageRole.TOOL and (given or answered is None):
+            return message
+        named = {} if given or answered is None else {"tool_call_id": answered[0]}
+        return {**message, "role": MessageRole.TOOL.value, **named}
+
+
+def _name(call: Mapping[str, Any]) -> Any:
+    function = call.get("function")
+    return function.get("name") if isinstance(function, Mapping) else None

@@ -1,0 +1,71 @@
+"""Work behind a queue: whether it fails, and how long it takes, is no business of the run's."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Condition, Thread
+from time import monotonic
+from typing import Any
+
+_MOST_WAITING = 10_000
+
+
+class Background:
+    """Hands each thing on in a thread of its own; what cannot wait any more is dropped and counted.
+
+    Args:
+        work: what gets the things, one by one; it may block and fail.
+    """
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self._work = work
+        self._waiting: deque[Any] = deque()
+        self._change = Condition()
+        self._busy = self._over = False
+        self.dropped = 0
+        """How many were not handed on."""
+        self._thread = Thread(target=self._run, daemon=True, name="isthmus telemetry")
+        self._thread.start()
+
+    def __call__(self, thing: Any) -> None:
+        """Take one thing."""
+        with self._change:
+            if len(self._waiting) >= _MOST_WAITING:
+                self.dropped += 1
+                return
+            self._waiting.append(thing)
+            self._change.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._change:
+                self._busy = False
+                self._change.notify_all()
+                while not self._waiting and not self._over:
+                    self._change.wait()
+                if not self._waiting:
+                    return
+                thing = self._waiting.popleft()
+                self._busy = True
+            with suppress(Exception):
+                self._work(thing)
+            del thing
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all is handed on; whether they were in time."""
+        until = monotonic() + timeout
+        with self._change:
+            while self._waiting or self._busy:
+                if not self._change.wait(max(0.0, until - monotonic())):
+                    return False
+        return True
+
+    def shutdown(self, timeout: float) -> None:
+        """Hand on what waits and end."""
+        with self._change:
+            self._over = True
+            self._change.notify_all()
+        with suppress(RuntimeError):
+            self._thread.join(timeout)

@@ -1,0 +1,203 @@
+"""What was said, as the conventions have it, cut to size and with keys taken out; asked for only where it may leave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from isthmus.secret import HIDDEN, names_secret, redact
+
+CONTENT = frozenset(
+    {
+        "gen_ai.completion",
+        "gen_ai.input.messages",
+        "gen_ai.output.messages",
+        "gen_ai.prompt",
+        "gen_ai.system_instructions",
+        "gen_ai.tool.call.arguments",
+        "gen_ai.tool.call.result",
+        "gen_ai.tool.definitions",
+        "gen_ai.tool.description",
+        "exception.message",
+        "exception.stacktrace",
+    }
+)
+"""The attributes that hold what was said."""
+OWN = frozenset(
+    {
+        *("gen_ai.operation.name", "gen_ai.tool.type", "gen_ai.output.type", "gen_ai.conversation.id"),
+        *("isthmus.outcome", "isthmus.finish", "isthmus.next"),
+    }
+)
+"""The attributes that hold nothing but words of this library."""
+MOST_CHARS = 4000
+"""The most characters of an attribute that an adapter sets."""
+_CUT = "…"
+
+
+_secret = lru_cache(1024)(names_secret)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What may leave.
+
+    Args:
+        capture: whether what was said may.
+        limit: the most characters of an attribute that holds it.
+        redact: given the name and the text of each attribute just before it leaves; returns the text to send instead,
+            or None for nothing.
+    """
+
+    capture: bool = False
+    limit: int = 16_384
+    redact: Callable[[str, str], str | None] | None = None
+
+    def text(self, name: str, text: str) -> str:
+        """A text without keys, cut to size."""
+        if _secret(name):
+            return HIDDEN
+        return cut(redact(text), self.limit if name in CONTENT else MOST_CHARS)
+
+    def sent(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes as they leave: only those that may, without keys, and as the hook would have them."""
+        out: dict[str, Any] = {}
+        for name, value in attributes.items():
+            if name in CONTENT and not self.capture:
+                continue
+            if type(value) is str:
+                # Words of our own need no look, unless somebody wants one.
+                if name not in OWN or self.redact is not None:
+                    value = self._hooked(name, self.text(name, value))
+            elif isinstance(value, list | tuple):
+                texts = [self._hooked(name, self.text(name, v)) if isinstance(v, str) else v for v in value]
+                value = [each for each in texts if each is not None]
+            if value is not None:
+                out[name] = value
+        return out
+
+    def _hooked(self, name: str, text: str) -> str | None:
+        if self.redact is None:
+            return text
+        try:
+            kept = self.redact(name, text)
+        except Exception:
+            # What could not be looked at does not leave.
+            return None
+        return kept if isinstance(kept, str) else None
+
+
+def cut(text: str, limit: int) -> str:
+    """The text, at most so many characters of it."""
+    return text if len(text) <= limit else text[: max(0, limit - 1)] + _CUT
+
+
+def asked(ctx: Any, view: View) -> dict[str, Any]:
+    """The contents of a request."""
+    found = {"gen_ai.input.messages": messages(ctx.messages, view)}
+    if ctx.brief:
+        found["gen_ai.system_instructions"] = instructions(ctx.brief, view)
+    if ctx.tools:
+        found["gen_ai.tool.definitions"] = _listed([_definition(tool) for tool in ctx.tools], view)
+    return found
+
+
+def _definition(tool: Any) -> dict[str, Any]:
+    schema = getattr(tool, "parameters_schema", None) or getattr(tool, "input_schema", None)
+    return {"type": "function", "name": tool.name, "description": tool.description, "parameters": schema}
+
+
+def replied(reply: Any, view: View) -> dict[str, Any]:
+    """The contents of a reply."""
+    parts: list[dict[str, Any]] = []
+    if reply.reasoning:
+        parts.append({"type": "reasoning", "content": reply.reasoning})
+    parts += [{"type": "text", "content": e.text} if e.type == "text" else _call(e) for e in reply.events]
+    said = {"role": "assistant", "parts": parts, "finish_reason": str(reply.finish)}
+    return {"gen_ai.output.messages": _listed([said], view)}
+
+
+def _call(call: Any) -> dict[str, Any]:
+    return {"type": "tool_call", "id": call.call_id, "name": call.tool, "arguments": call.input or call.arguments}
+
+
+def called(call: Any, view: View) -> dict[str, Any]:
+    """The arguments of a tool."""
+    given = call.arguments if call.input is None else json.dumps(call.input, ensure_ascii=False, default=str)
+    return {"gen_ai.tool.call.arguments": given or ""}
+
+
+def returned(content: Any, view: View) -> dict[str, Any]:
+    """What a tool returned, as the model reads it."""
+    text = content if isinstance(content, str) else json.dumps(_parts(content), ensure_ascii=False, default=str)
+    return {"gen_ai.tool.call.result": text}
+
+
+def messages(given: Iterable[Mapping[str, Any]], view: View) -> str:
+    """Messages as the conventions have them: JSON, the last ones as far as they fit."""
+    return _listed([_message(each) for each in given], view)
+
+
+def instructions(text: str, view: View) -> str:
+    """Instructions as the conventions have them."""
+    return _listed([{"type": "text", "content": text}], view)
+
+
+def spoken(text: str, view: View) -> str:
+    """A reply's text as the conventions have it."""
+    return _listed([{"role": "assistant", "parts": [{"type": "text", "content": text}]}], view)
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    role, content = str(message.get("role") or message.get("type") or ""), message.get("content")
+    if role == "tool":
+        answer = {"type": "tool_call_response", "id": message.get("tool_call_id"), "response": _parts(content)}
+        return {"role": role, "parts": [answer]}
+    parts = _parts(content)
+    for call in message.get("tool_calls") or ():
+        made = call.get("function") if isinstance(call, Mapping) else None
+        if isinstance(made, Mapping):
+            named = {"name": made.get("name"), "arguments": made.get("arguments")}
+            parts.append({"type": "tool_call", "id": call.get("id"), **named})
+    return {"role": role, "parts": parts}
+
+
+def _parts(content: Any) -> list[dict[str, Any]]:
+    """The parts of a content; what is no text is named only."""
+    if isinstance(content, str):
+        return [{"type": "text", "content": content}]
+    parts: list[dict[str, Any]] = []
+    for part in content if isinstance(content, list | tuple) else ():
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        text = part.get("text") if isinstance(part, Mapping) else None
+        parts.append({"type": "text", "content": text} if isinstance(text, str) else {"type": str(kind)})
+    return parts
+
+
+def _listed(items: list[dict[str, Any]], view: View) -> str:
+    """A JSON list of at most so many characters: the last items, and of a last one that is too long what fits."""
+    kept: list[str] = []
+    left = view.limit - 2
+    for item in reversed(items):
+        text = json.dumps(item, ensure_ascii=False, default=str)
+        if len(text) > left and not kept:
+            text = json.dumps(_shorter(item, max(0, left // 2)), ensure_ascii=False, default=str)
+        if len(text) > left:
+            break
+        kept.append(text)
+        left -= len(text) + 1
+    return f"[{','.join(reversed(kept))}]"
+
+
+def _shorter(value: Any, limit: int) -> Any:
+    if isinstance(value, str):
+        return cut(value, limit)
+    if isinstance(value, Mapping):
+        share = limit // max(1, len(value))
+        return {name: item if name in ("role", "type") else _shorter(item, share) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_shorter(item, limit // max(1, len(value))) for item in value]
+    return value

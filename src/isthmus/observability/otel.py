@@ -1,0 +1,379 @@
+"""A sink that makes OpenTelemetry spans and metrics of records; the only import of OpenTelemetry.
+
+Providers are the library's own, never the process's global ones; the current context is OpenTelemetry's, so that spans
+of an application and of its libraries nest with these. Exports happen in threads of the SDK's own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from threading import Thread
+from time import time_ns
+from typing import Any
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import Span, SpanKind, StatusCode
+
+from isthmus.observability.config import Telemetry
+from isthmus.observability.contents import View
+from isthmus.observability.facts import Begun, Over, begun, happened, over, tool_unrun
+from isthmus.observability.hooks import ChainEvent, ChainEventType, ModelEnded, Record, ToolEnded, TurnEnded, error_type
+from isthmus.observability.scope import Operation
+from isthmus.version import __version__
+
+_log = logging.getLogger("isthmus.observability")
+_SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
+_TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864]
+_MEASURED = (
+    *("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "gen_ai.agent.name"),
+    *("gen_ai.tool.name", "server.address", "server.port"),
+)
+_KINDS = {"model": SpanKind.CLIENT}
+
+
+class _Held:
+    """A span with the context that makes it current; ends with its operation at the latest."""
+
+    __slots__ = ("attributes", "context", "over", "span", "started")
+
+    def __init__(self, span: Span, context: contexts.Context, attributes: Mapping[str, Any], *, started: int) -> None:
+        self.span = span
+        self.context = context
+        self.attributes = attributes
+        self.started = started
+        self.over = False
+
+    def end(self, at: int | None = None) -> None:
+        if not self.over:
+            self.over = True
+            self.span.end(at)
+
+    def __del__(self) -> None:
+        # A stream that was dropped with its event loop already gone tells nobody that it is over.
+        if not self.over:
+            with suppress(Exception):
+                self.span.set_attribute("isthmus.outcome", "abandoned")
+                self.end()
+
+
+class OtelSink:
+    """Makes spans and metrics of records, and carries the current one; give it to `add_sink` and to `scope.carry`.
+
+    Args:
+        config: where they go.
+        view: what may leave.
+    """
+
+    def __init__(self, config: Telemetry, view: View) -> None:
+        self._view = view
+        self._own: list[Any] = []
+        tracers, meters = config.tracer_provider, config.meter_provider
+        if tracers is None:
+            tracers = _tracers(config)
+            self._own.append(tracers)
+        if meters is None:
+            meters = _meters(config)
+            self._own.append(meters)
+        self._tracer = tracers.get_tracer("isthmus", __version__)
+        meter = meters.get_meter("isthmus", __version__)
+        made = meter.create_histogram
+        self._duration = made(
+            "gen_ai.client.operation.duration",
+            "s",
+            "GenAI operation duration.",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )
+        self._tokens = made(
+            "gen_ai.client.token.usage",
+            "{token}",
+            "Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=_TOKENS,
+        )
+        self._first = made(
+            "gen_ai.client.operation.time_to_first_chunk",
+            "s",
+            "Time until the first content of a streamed reply.",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )
+        self._attempts = meter.create_counter("isthmus.chain.attempts", "{attempt}", "Tries of a chain's tiers.")
+        self._fallbacks = meter.create_counter("isthmus.chain.fallbacks", "{fallback}", "Tiers that were given up.")
+        self._cuts = meter.create_counter("isthmus.run.cuts", "{run}", "Runs that were cut, by reason.")
+
+    def __call__(self, record: Record) -> None:
+        """Take one record."""
+        op: Operation | None = getattr(record, "op", None)
+        if op is None:
+            return
+        if type(record) is ToolEnded and self not in op.held:
+            self._begin(op, tool_unrun(record, self._view))
+        opened = begun(record, self._view)
+        if opened is not None:
+            self._begin(op, opened)
+            return
+        try:
+            closed = over(record, self._view)
+        except Exception:
+            # What it said cannot be read; it is over all the same.
+            closed = Over({})
+        if closed is not None:
+            if type(record) is TurnEnded and self not in op.held:
+                # It was stopped before it began.
+                self._begin(op, Begun("agent", f"invoke_agent {record.agent}".strip(), {}))
+            self._end(op, record, closed)
+            return
+        told = happened(record)
+        held = op.held.get(self)
+        if told is not None and held is not None:
+            held.span.add_event(told[0], self._view.sent(told[1]))
+            if isinstance(record, ChainEvent) and record.type == ChainEventType.TIER_FALLBACK:
+                self._fallbacks.add(1, _some({"isthmus.chain": record.chain, "isthmus.tier": record.origin}))
+
+    def _begin(self, op: Operation, opened: Begun) -> None:
+        attributes = self._view.sent(opened.attributes)
+        above = op.origin if op.origin is not None else self._above(op)
+        kind = _KINDS.get(opened.kind, SpanKind.INTERNAL)
+        now = time_ns()
+        span = self._tracer.start_span(opened.name, above, kind, attributes, start_time=now)
+        op.held[self] = _Held(span, trace.set_span_in_context(span, above), attributes, started=now)
+
+    def _above(self, op: Operation) -> contexts.Context | None:
+        """The context of the nearest span around it; None for what is current."""
+        held = None
+        parent = op.parent
+        while parent is not None and held is None:
+            held, parent = parent.held.get(self), parent.parent
+        return None if held is None else held.context
+
+    def _end(self, op: Operation, record: Record, closed: Over) -> None:
+        held = op.held.get(self)
+        if held is None or held.over:
+            return
+        attributes = self._view.sent(closed.attributes)
+        if closed.error is not None:
+            attributes["error.type"] = closed.error
+        self._measure(record, {**held.attributes, **attributes}, held)
+        span = held.span
+        if span.is_recording():
+            # What the adapter has said itself stands.
+            said = (span.attributes or {}) if isinstance(span, ReadableSpan) else {}
+            span.set_attributes({name: value for name, value in attributes.items() if name not in said})
+            if closed.error is not None:
+                message = self._view.sent({"exception.message": closed.message or ""})
+                span.set_status(StatusCode.ERROR, message.get("exception.message") or closed.error)
+        seconds = getattr(record, "seconds", None)
+        held.end(None if seconds is None else held.started + int(seconds * 1e9))
+
+    def _measure(self, record: Record, said: Mapping[str, Any], held: _Held) -> None:
+        if isinstance(record, ChainEvent):
+            if record.type in _ATTEMPTED:
+                self._attempts.add(
+                    1, _some({name: said.get(name) for name in ("isthmus.chain", "isthmus.tier", "error.type")})
+                )
+            return
+        common = {name: said[name] for name in (*_MEASURED, "error.type", "gen_ai.response.model") if name in said}
+        seconds = getattr(record, "seconds", None)
+        self._duration.record((time_ns() - held.started) / 1e9 if seconds is None else seconds, common)
+        if type(record) is TurnEnded and record.outcome == "cut":
+            self._cuts.add(1, _some({"gen_ai.agent.name": record.agent, "isthmus.reason": record.reason}))
+        if type(record) is not ModelEnded:
+            return
+        common.pop("error.type", None)
+        if record.first is not None:
+            self._first.record(record.first, common)
+        for kind in ("input", "output"):
+            count = said.get(f"gen_ai.usage.{kind}_tokens")
+            if count is not None:
+                self._tokens.record(count, {**common, "gen_ai.token.type": kind})
+
+    def capture(self) -> Any:
+        """The current context."""
+        return contexts.get_current()
+
+    def attach(self, op: Operation) -> Any:
+        """Make the span of an operation current."""
+        held = op.held.get(self)
+        return None if held is None else contexts.attach(held.context)
+
+    def detach(self, token: Any) -> None:
+        """Make current again what was before."""
+        if token is not None:
+            contexts.detach(token)
+
+    def reattach(self, context: Any) -> Any:
+        """Make a captured context current; gives what `detach` takes."""
+        return contexts.attach(context)
+
+    def ids(self, op: Operation | None) -> tuple[str, str] | None:
+        """The ids of the trace and the span of an operation, or of the current span."""
+        held = None if op is None else op.held.get(self)
+        context = (trace.get_current_span() if held is None else held.span).get_span_context()
+        if not context.is_valid:
+            return None
+        return trace.format_trace_id(context.trace_id), trace.format_span_id(context.span_id)
+
+    def span(self) -> Span:
+        """The current span."""
+        return trace.get_current_span()
+
+    def enrich(self, attributes: Mapping[str, Any]) -> None:
+        """Set attributes of the current span."""
+        trace.get_current_span().set_attributes(attributes)
+
+    def failed(self, span: Any, error: BaseException) -> None:
+        """Mark a span as failed: by the class of the failure, and by its words if contents may leave."""
+        kind = error_type(error)
+        words = self._view.sent({"exception.message": str(error)})
+        span.set_attribute("error.type", kind)
+        span.add_event("exception", {"exception.type": type(error).__qualname__, **words})
+        span.set_status(StatusCode.ERROR, words.get("exception.message") or kind)
+
+    def flush(self, timeout: float) -> bool:
+        """Send what waits; whether all of it was sent in time."""
+
+        def flushed(provider: Any) -> bool:
+            return bool(provider.force_flush(int(timeout * 1000)))
+
+        return _within(timeout, lambda: all(map(flushed, self._own)))
+
+    def shutdown(self, timeout: float) -> None:
+        """Send what waits and end; what cannot be sent in time is given up."""
+        own, self._own = self._own, []
+
+        def end() -> None:
+            for each in own:
+                each.shutdown()
+
+        _within(timeout, end)
+
+
+def _within(timeout: float, work: Any) -> bool:
+    """Whether some work that may block was done well, and in time."""
+    done: list[bool] = []
+
+    def run() -> None:
+        with suppress(Exception):
+            done.append(bool(work()))
+
+    thread = Thread(target=run, daemon=True, name="isthmus telemetry")
+    thread.start()
+    thread.join(timeout)
+    return bool(done and done[0])
+
+
+_ATTEMPTED = frozenset(
+    {ChainEventType.ATTEMPT_FINISHED, ChainEventType.ATTEMPT_FAILED, ChainEventType.ATTEMPT_CANCELLED}
+)
+
+
+def _some(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _resource(config: Telemetry) -> Resource:
+    resource = Resource.create({SERVICE_NAME: config.service_name} if config.service_name else {})
+    if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        return resource.merge(Resource({SERVICE_NAME: "isthmus"}))
+    return resource
+
+
+def _tracers(config: Telemetry) -> TracerProvider:
+    ratio = config.sample_ratio
+    sampler = None if ratio is None else ParentBased(TraceIdRatioBased(ratio))
+    provider = TracerProvider(sampler=sampler, resource=_resource(config), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(_Spans(config)))
+    return provider
+
+
+def _meters(config: Telemetry) -> MeterProvider:
+    reader = PeriodicExportingMetricReader(_Metrics(config))
+    return MeterProvider([reader], resource=_resource(config), shutdown_on_exit=False)
+
+
+def _exporter(kind: Any, config: Telemetry, signal: str, headers: Mapping[str, str]) -> Any:
+    endpoint = config.endpoint
+    if endpoint is not None:
+        base = endpoint.rstrip("/").removesuffix("/v1/traces").removesuffix("/v1/metrics")
+        endpoint = f"{base}/v1/{signal}"
+    files = (config.ca_bundle, config.client_key, config.client_cert)
+    authority, key, certificate = (None if name is None else str(name) for name in files)
+    return kind(
+        endpoint=endpoint,
+        certificate_file=authority,
+        client_key_file=key,
+        client_certificate_file=certificate,
+        headers={**config.headers, **headers} or None,
+    )
+
+
+class _Keyed:
+    """An exporter that is made anew when its key changes; without `keys` there is one and no more."""
+
+    def __init__(self, kind: Any, config: Telemetry, signal: str) -> None:
+        self._made = (kind, config, signal)
+        self._headers: Mapping[str, str] = {}
+        self._keys = config.keys
+        self.exporter = _exporter(kind, config, signal, {}) if config.keys is None else None
+
+    def export(self, batch: Any, failed: Any, **options: Any) -> Any:
+        """Send a batch; once more with a new key where it failed."""
+        for refresh in (False, True):
+            self._renew(refresh)
+            if self.exporter is None:
+                return failed
+            result = self.exporter.export(batch, **options)
+            if result is not failed or self._keys is None:
+                return result
+        return result
+
+    def _renew(self, refresh: bool) -> None:
+        if self._keys is None:
+            return
+        try:
+            headers = dict(self._keys(refresh))
+        except Exception as error:
+            _log.warning("telemetry: no key: %s", type(error).__name__)
+            return
+        if self.exporter is None or headers != self._headers:
+            self._headers = headers
+            self.exporter = _exporter(*self._made, headers)
+
+    def shutdown(self) -> None:
+        if self.exporter is not None:
+            self.exporter.shutdown()
+
+
+class _Spans(SpanExporter):
+    def __init__(self, config: Telemetry) -> None:
+        self._keyed = _Keyed(OTLPSpanExporter, config, "traces")
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return self._keyed.export(spans, SpanExportResult.FAILURE)  # type: ignore[no-any-return]
+
+    def shutdown(self) -> None:
+        self._keyed.shutdown()
+
+
+class _Metrics(MetricExporter):
+    def __init__(self, config: Telemetry) -> None:
+        super().__init__()
+        self._keyed = _Keyed(OTLPMetricExporter, config, "metrics")
+
+    def export(self, metrics_data: Any, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
+        return self._keyed.export(metrics_data, MetricExportResult.FAILURE)  # type: ignore[no-any-return]
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        return True
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+        self._keyed.shutdown()

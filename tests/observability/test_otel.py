@@ -1,0 +1,116 @@
+"""Where spans go: certificates, variables, sampling, and collectors that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from isthmus import Agent, observability
+from isthmus.adapters.scripted import ScriptedAdapter
+from isthmus.conformance import Play, serve
+from isthmus.conformance.reply import End
+from isthmus.observability import Telemetry
+
+FINE = Play.whole(b"", headers={"content-type": "application/x-protobuf"})
+
+
+async def run() -> None:
+    """One run."""
+    assert (await Agent(model=ScriptedAdapter(["fine"])).run("hello")).text == "fine"
+
+
+def sent(server: Any) -> list[str]:
+    """The names of the spans that arrived."""
+    found = []
+    for request in server.requests:
+        if request.path == "/v1/traces":
+            for resource in ExportTraceServiceRequest.FromString(request.body).resource_spans:
+                found += [span.name for scope in resource.scope_spans for span in scope.spans]
+    return found
+
+
+def exported(server: Any, **config: Any) -> list[str]:
+    """The names of the spans of a run with this configuration."""
+    observability.start(Telemetry(**config))
+    try:
+        asyncio.run(run())
+        observability.flush(10)
+    finally:
+        observability.shutdown()
+    return sent(server)
+
+
+def test_certificates_are_checked_and_ours_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `ca_bundle` a private collector is trusted, with `client_cert` it knows us; without them nothing arrives."""
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        # To the HTTP library of the exporter these mean more than what it is told.
+        monkeypatch.delenv(name, raising=False)
+    authority = trustme.CA()
+    names = {"ca": tmp_path / "ca.pem", "cert": tmp_path / "cert.pem", "key": tmp_path / "key.pem"}
+    authority.cert_pem.write_to_path(str(names["ca"]))
+    mine = authority.issue_cert("client@example.org")
+    mine.cert_chain_pems[0].write_to_path(str(names["cert"]))
+    mine.private_key_pem.write_to_path(str(names["key"]))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with serve(lambda request: FINE, ssl=context) as server:
+        both = {"ca_bundle": names["ca"], "client_cert": names["cert"], "client_key": names["key"]}
+        assert "chat script" in exported(server, endpoint=server.url, **both)
+    with serve(lambda request: FINE, ssl=context) as server:
+        observability.start(Telemetry(endpoint=server.url))
+        asyncio.run(run())
+        observability.flush(0.5)
+        observability.shutdown(0.5)
+        assert not sent(server)
+
+
+def test_the_variables_say_what_no_argument_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Endpoint, headers and sampler come from `OTEL_*` where the configuration leaves them; an argument wins."""
+    with serve(lambda request: FINE) as server:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-from=variable")
+        assert len(exported(server)) == 4
+        assert server.requests[0].headers["x-from"] == "variable"
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+        assert len(exported(server)) == 4
+        assert len(exported(server, sample_ratio=1.0)) == 8
+        assert len(exported(server, sample_ratio=0.0)) == 8
+
+
+@pytest.mark.parametrize("how", ["hangs", "refuses", "resets"])
+async def test_a_collector_that_fails_holds_up_nobody(how: str) -> None:
+    """F23: runs take no longer, and the end gives up in time, whether the collector hangs, refuses or resets."""
+    plays = {"hangs": Play.raw(End.HOLD), "refuses": Play.whole(b"", status=503), "resets": Play.raw(End.RESET)}
+    loop = asyncio.get_running_loop()
+    async with serve(plays[how], repeat=True) as server:
+        observability.start(Telemetry(endpoint=server.url))
+        began = loop.time()
+        for _ in range(20):
+            await run()
+        assert loop.time() - began < 2
+        began = loop.time()
+        assert not await asyncio.to_thread(observability.flush, 0.3)
+        await asyncio.to_thread(observability.shutdown, 0.3)
+        assert loop.time() - began < 3
+
+
+def test_starting_twice_is_starting_once_and_another_takes_its_place(tmp_path: Path) -> None:
+    """The same configuration changes nothing; another one ends the first; the end is harmless twice."""
+    one, other = (Telemetry(sinks=("jsonl",), file=tmp_path / name) for name in ("one", "other"))
+    observability.start(one)
+    observability.start(Telemetry(sinks=("jsonl",), file=tmp_path / "one"))
+    asyncio.run(run())
+    observability.start(other)
+    asyncio.run(run())
+    observability.shutdown()
+    observability.shutdown()
+    assert not observability.enabled()
+    assert [len((tmp_path / name).read_text().splitlines()) for name in ("one", "other")] == [4, 4]
