@@ -6,35 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-import msgspec
 from msgspec.structs import replace as changed
 
 from isthmus.adapters.views import to_response
 from isthmus.harness.docket import Docket
 from isthmus.harness.effects import (
-    CallModel,
     Done,
-    Effect,
     Emit,
-    Prepared,
-    PrepareTurn,
-    Replied,
-    Report,
-    RunTools,
-    ToolsRan,
 )
 from isthmus.harness.ephemeral import rejoined
 from isthmus.harness.errors import ApprovalError, JournalError, StateConflictError
-from isthmus.harness.history import NOT_EXECUTED, UNKNOWN, Said
+from isthmus.harness.history import NOT_EXECUTED, UNKNOWN
 from isthmus.harness.journal import Journal, Record
-from isthmus.harness.loop import Next, advance
-from isthmus.harness.loopstate import LoopState
-from isthmus.harness.pending import Decision, Pending, checked, digest_of, pending_in, unheld
+from isthmus.harness.loop import Next
+from isthmus.harness.pending import Decision, Pending, pending_in, unheld
+from isthmus.harness.replay import Replay
 from isthmus.harness.resume import Resume
 from isthmus.harness.runlog import VERSION
 from isthmus.harness.state import RunState
-from isthmus.harness.steps import decoded_result, decoded_step
-from isthmus.models.events import Call, Note, StepResult
+from isthmus.models.events import Note, StepResult
 from isthmus.models.executor import ToolResult
 
 Message: TypeAlias = Mapping[str, Any]
@@ -88,7 +78,8 @@ class Comeback:
             ApprovalError: a decision is of another call, or of other arguments.
         """
         state, effects = first
-        steps = _Steps(changed(state, notes=(*state.notes, *self.notes)), effects, self)
+        state = changed(state, notes=(*state.notes, *self.notes))
+        steps = Replay(state, effects, docket=self.docket, context=self.context)
         for place, record in enumerate(self.records):
             steps.take(place, record)
         steps.settle()
@@ -101,100 +92,6 @@ class Comeback:
             # It was cut in the middle of a reply, or before one, and what there was of that was handed out.
             raise JournalError(f"the run has ended ({self.ended}): agent.rewind(run_id) gives a state to fork from")
         return steps.state, effects
-
-
-class _Steps:
-    """The machine, going again through what it went through."""
-
-    def __init__(self, state: LoopState, effects: Sequence[Effect], back: Comeback) -> None:
-        self.state, self.effects = state, effects
-        self.results = dict(back.docket.results)
-        self.decisions = dict(back.docket.decisions)
-        self.started: set[str] = set()
-        self.replies: list[StepResult] = []
-        self.shims: Mapping[str, Any] | None = None
-        self._context = back.context
-
-    def take(self, place: int, record: Record) -> None:
-        """One record.
-
-        Raises:
-            JournalError: it is not known, or does not follow from the others.
-        """
-        kind = str(record.get("kind"))
-        taking = _TAKING.get(kind)
-        if taking is None:
-            raise JournalError(
-                f"record {place} is of the kind {kind!r:.40}, which is not known here: use a later version"
-            )
-        try:
-            taking(self, record)
-        except (KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
-            raise JournalError(f"record {place}, {kind!r}, is not what it must be: {error!r}") from error
-        self.shims = record.get("shims", self.shims)
-
-    def settle(self) -> None:
-        """End a round of which all is known."""
-        calls = self._open()
-        if calls and all(call.call_id in self.results for call in calls):
-            self._advance(ToolsRan(tuple(self.results[call.call_id or ""] for call in calls)))
-            self.results, self.started = {}, set()
-
-    def reply(self, record: Record) -> None:
-        """A model replied."""
-        self.settle()
-        if any(isinstance(effect, PrepareTurn) for effect in self.effects):
-            given, request = record["messages"], self.state.request
-            messages = self.state.messages
-            if given is not None:
-                messages, _ = rejoined(given, record.get("left", ()), context=self._context)
-            self._advance(Prepared(messages, self.state.tools, request.brief, request.options))
-        if not any(isinstance(effect, CallModel) for effect in self.effects):
-            raise JournalError("a reply where none was due: the agent's limits are lower now, or records are mixed")
-        step = decoded_step(record["step"])
-        self._advance(Replied(step, Said(*record["said"]), record["tier"]))
-        self.replies.append(step)
-
-    def start(self, record: Record) -> None:
-        """A tool was to run; a decision holds for one start."""
-        self.started.add(record["call_id"])
-        self.decisions.pop(record["call_id"], None)
-
-    def result(self, record: Record) -> None:
-        """A call was answered."""
-        result = decoded_result(record["result"])
-        self.results[result.call_id] = result
-        self.started.discard(result.call_id)
-
-    def resumed(self, record: Record) -> None:
-        """The run was taken up, with decisions of the calls that were open."""
-        open_calls = {
-            call.call_id or "": digest_of(call.tool, call.input)
-            for call in self._open()
-            if call.call_id not in self.results
-        }
-        given = [Decision(**each) for each in record["decisions"]]
-        self.decisions.update(checked(given, record["run"], digests=open_calls))
-
-    def nothing(self, record: Record) -> None:
-        """Where the run stopped before."""
-
-    def _open(self) -> tuple[Call, ...]:
-        return next((effect.calls for effect in self.effects if isinstance(effect, RunTools)), ())
-
-    def _advance(self, report: Report) -> None:
-        self.state, self.effects = advance(self.state, report)
-
-
-_TAKING: Mapping[str, Callable[[_Steps, Record], None]] = {
-    "reply": _Steps.reply,
-    "start": _Steps.start,
-    "result": _Steps.result,
-    "resumed": _Steps.resumed,
-    "paused": _Steps.nothing,
-    "stopped": _Steps.nothing,
-    "end": _Steps.nothing,
-}
 
 
 def from_conversation(resume: Resume, state: RunState, *, found: Pending | None) -> Comeback:
