@@ -576,3 +576,21 @@ async def test_a_run_is_not_taken_up_in_a_fork() -> None:
     """It would run its calls beside the conversation, which could run them again."""
     with pytest.raises(ValueError, match="rewind"):
         await DefaultAgent(model=Turns(says("x"))).fork(Resume())
+
+
+async def test_a_fork_that_is_taken_up_commits_nothing() -> None:
+    """It waits, or crashes, and goes on beside the conversation, which may have moved meanwhile."""
+    bench, tape = Bench(), Tape()
+    shims = [ApprovalShim({"add": "ask"})]
+    model = Turns(says("hello"), asks(call("add", "c1", word="a")), says("more"), says("done"))
+    agent = DefaultAgent(
+        descriptor=AgentDescriptor(name="worker", model=model, tools=[bench.add], shims=shims), journal=tape
+    )
+    await agent.run("hi")
+    stopped = await agent.fork("go")
+    (request,) = stopped.pending
+    await agent.run("and more")
+    before = agent.run_state
+    result = await agent.resume(request.run, decisions=[request.approve()])
+    assert (result.text, bench.done) == ("done", ["a"])
+    assert agent.run_state == before

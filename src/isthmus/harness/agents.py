@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -330,7 +331,7 @@ class DefaultAgent:
         given = input if isinstance(input, RunState) else None
         state = (given or self.run_state or RunState()).copy()
         state.task_id = None
-        async with self._stream(self._order(input, metadata), state, None) as stream:
+        async with self._stream(replace(self._order(input, metadata), apart=True), state, None) as stream:
             return await stream.result()
 
     async def aclose(self) -> None:

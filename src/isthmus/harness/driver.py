@@ -154,8 +154,8 @@ class Kept:
         if run.outcome is None or run.outcome.outcome == "failed":
             return
         run.conclude()
-        if run.back is not None and run.back.committed:
-            run.end(run.outcome, committed=True)
+        if run.back is not None and (run.back.committed or run.back.apart):
+            run.end(run.outcome, committed=run.back.committed)
             return
         try:
             await self.turn.commit(run.end(run.outcome, committed=True).run_state)

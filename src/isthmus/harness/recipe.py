@@ -43,6 +43,7 @@ class Order:
         parent: the run that hands the work over.
         resume: which run is taken up, in place of a new one.
         kept: whether the agent keeps its conversation.
+        apart: whether it runs beside the conversation, and commits nothing.
     """
 
     items: Sequence[Item]
@@ -52,6 +53,7 @@ class Order:
     parent: RunIdentity | None = None
     resume: Resume | None = None
     kept: bool = False
+    apart: bool = False
 
 
 class Recipe:
@@ -129,7 +131,9 @@ class Recipe:
             step = back.again(step)
         begun = Begun(step, context, crew, back)
         if self.journal is not None:
-            begun.log = self._log(self.journal, state, request, messages=messages, begun=begun, fresh=fresh)
+            begun.log = self._log(
+                self.journal, state, request, messages=messages, begun=begun, fresh=fresh, apart=order.apart
+            )
         return begun
 
     def rewound(self, run_id: str, step: int | None) -> RunState:
@@ -175,6 +179,7 @@ class Recipe:
         messages: Sequence[Mapping[str, Any]],
         begun: Begun,
         fresh: bool,
+        apart: bool,
     ) -> RunLog | None:
         back, run_id = begun.back, state.task_id or ""
         if back is not None and not back.claims:
@@ -188,6 +193,7 @@ class Recipe:
                 messages=(*messages, *(() if back is None else back.tail)),
                 brief=request.brief,
                 form=_form(request),
+                apart=apart,
                 decisions={} if back is None else back.docket.decisions,
             )
 

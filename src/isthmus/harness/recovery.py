@@ -49,6 +49,7 @@ class Comeback:
         claims: whether decisions are used up, so that the conversation must say so before anything runs.
         ended: how the run ended; empty if it did not.
         committed: whether the conversation has what the run left.
+        apart: whether it is a fork, so that it never gets there.
         replies: what the models replied so far.
         shims: what the shims kept when it stopped; None leaves what the state has.
     """
@@ -67,6 +68,7 @@ class Comeback:
     claims: bool = False
     ended: str = ""
     committed: bool = False
+    apart: bool = False
     replies: tuple[StepResult, ...] = ()
     shims: Mapping[str, Any] | None = None
 
@@ -134,7 +136,8 @@ def from_journal(resume: Resume, state: RunState, *, journal: Journal | None, ag
     begun, rest = records[0], records[1:]
     if begun["agent"] != agent:
         raise JournalError(f"run {run_id!r} is one of agent {begun['agent']!r}, not of {agent!r}")
-    committed = kept and _moved_on(state, begun["origin"]["revision"], run_id)
+    apart = begun.get("apart") is True
+    committed = kept and not apart and _moved_on(state, begun["origin"]["revision"], run_id)
     context = [message for each in rest if each.get("kind") == "resumed" for message in each.get("context", ())]
     context += resume.context
     messages, notes = rejoined(begun["messages"], begun.get("left", ()), context=context)
@@ -166,6 +169,7 @@ def from_journal(resume: Resume, state: RunState, *, journal: Journal | None, ag
         form=begun.get("form"),
         ended=ended,
         committed=committed,
+        apart=apart,
     )
 
 
@@ -223,7 +227,8 @@ def begun_record(state: RunState, *, agent: str, messages: Sequence[Message], br
         agent: whose run it is.
         messages: its transcript, with what is to be answered.
         brief: the system text.
-        about: `form`, what the answer is to look like; `decisions` of calls that wait at the end of the transcript.
+        about: `form`, what the answer is to look like; `apart`, whether it is a fork; `decisions` of calls that wait at
+            the end of the transcript.
     """
     decisions = about.pop("decisions", {})
     return {
