@@ -192,6 +192,7 @@ def test_cut_reasons_are_the_documented_words() -> None:
         "window",
         "length",
         "refused",
+        "approval",
     }
 
 

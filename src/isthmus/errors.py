@@ -63,6 +63,7 @@ class CutReason(StrEnum):
     WINDOW = "window"
     LENGTH = "length"
     REFUSED = "refused"
+    APPROVAL = "approval"
 
 
 class IsthmusError(Exception):

@@ -26,7 +26,7 @@ from isthmus.harness import (
     SkillsShim,
     keep_whole,
 )
-from isthmus.harness.history import paired
+from isthmus.harness.pairing import paired
 from isthmus.harness.runnerhooks import RunIdentity
 from isthmus.harness.shims import BoundShim, PreparedTurn, Shim, TurnState
 from isthmus.models.contract import GenerateContext

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from isthmus.chain import Budget, define_chain
 from isthmus.conformance import scripted
 from isthmus.errors import CutReason, ProtocolError, TierError, TransientError
+from isthmus.harness import AgentDescriptor, RunIdentity, RunnerHooks
 from isthmus.harness.agents import DefaultAgent
-from isthmus.harness.history import NOT_EXECUTED, UNKNOWN, paired
+from isthmus.harness.history import NOT_EXECUTED, UNKNOWN
 from isthmus.harness.limits import Limits
 from isthmus.harness.loop import CUT_OFF
+from isthmus.harness.pairing import paired
 from isthmus.harness.runstream import RunStream
 from isthmus.models.cancellation import CancellationToken
 from isthmus.models.events import Call, CallDelta, Finish, Native, Reasoning, Reset, Text
@@ -410,3 +412,18 @@ async def test_a_call_that_a_budget_forbids_is_no_step() -> None:
     ).outcome
     assert (outcome.outcome, outcome.reason) == ("cut", "budget-tokens")
     assert (outcome.steps, len(outcome.attempts), tier.contexts) == (0, 0, [])
+
+
+async def test_a_hook_that_fails_at_the_end_lets_the_next_run_in() -> None:
+    """A conversation is free again whatever those who attend a run do at its end."""
+
+    class Falling(RunnerHooks):
+        def on_agent_end(self, run: RunIdentity, result: Any) -> None:
+            raise ValueError("fell")
+
+    descriptor = AgentDescriptor(name="scout", model=Turns(says("A")))
+    agent = DefaultAgent(descriptor=descriptor, hooks=Falling())
+    for _ in range(2):
+        with pytest.raises(ExceptionGroup):
+            async with asyncio.timeout(5):
+                await agent.run("x")

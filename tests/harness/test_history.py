@@ -1,54 +1,10 @@
 """The transcript stays valid whatever happens: calls and results in pairs, ids unique."""
 
-from typing import Any
-
-from isthmus.harness.history import UNKNOWN, fresh_id, paired, renamed, reply_message, with_id
+from isthmus.harness.history import fresh_id, renamed, reply_message, with_id
 from isthmus.models.events import Native, NoteCode, StepResult, Text, framed
-from isthmus.models.messages import native_of, tool_message
+from isthmus.models.messages import native_of
 from isthmus.wire.frame import Frame
 from support.turns import call
-
-
-def asking(*ids: str) -> dict[str, Any]:
-    """An assistant message with calls."""
-    calls = [{"id": each, "type": "function", "function": {"name": "f", "arguments": "{}"}} for each in ids]
-    return {"role": "assistant", "content": None, "tool_calls": calls}
-
-
-USER = {"role": "user", "content": "hi"}
-
-
-def test_a_call_without_a_result_gets_one_that_says_so() -> None:
-    """F07: the answer that is put in says that the outcome is unknown, stands in its place, and is noted."""
-    given = (USER, asking("a", "b"), tool_message("b", "2"), USER, asking("c"))
-    kept, notes = paired(given)
-    assert kept == (
-        USER,
-        given[1],
-        given[2],
-        tool_message("a", UNKNOWN),
-        USER,
-        given[4],
-        tool_message("c", UNKNOWN),
-    )
-    assert [note.code for note in notes] == [NoteCode.HISTORY_CHANGED] * 2
-    assert len(given) == 5
-
-
-def test_results_that_nobody_asked_for_are_left_out() -> None:
-    """F07: a result without a call and a second result of a call are dropped with a note, a real one never."""
-    given = (tool_message("x", "0"), USER, asking("a"), tool_message("a", "1"), tool_message("a", "again"))
-    kept, notes = paired(given)
-    assert kept == (USER, asking("a"), tool_message("a", "1"))
-    assert len(notes) == 2
-
-
-def test_a_valid_transcript_is_left_alone() -> None:
-    """The very messages come back, native items without a role among them."""
-    given = (USER, asking("a"), {"type": "item_reference", "id": "i"}, tool_message("a", "1"), USER)
-    kept, notes = paired(given)
-    assert notes == ()
-    assert all(ours is theirs for ours, theirs in zip(kept, given, strict=True))
 
 
 def test_ids_that_are_taken_are_renamed_the_same_way_each_time() -> None:

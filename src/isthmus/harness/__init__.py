@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isthmus.harness.agents import DefaultAgent
     from isthmus.harness.agenttool import AgentTool
+    from isthmus.harness.approval import ApprovalShim
     from isthmus.harness.compaction import CompactionShim, keep_whole
     from isthmus.harness.descriptor import AgentDescriptor, Runner
     from isthmus.harness.errors import (
         AgentFileError,
+        ApprovalError,
+        JournalError,
         McpServerError,
         SkillFileError,
         SnapshotError,
@@ -19,16 +22,27 @@ if TYPE_CHECKING:
         ToolNameCollisionError,
     )
     from isthmus.harness.helpers import DefaultAgentTool, DefaultHandoff
+    from isthmus.harness.journal import Journal, SqliteJournal
     from isthmus.harness.limits import Limits
     from isthmus.harness.mcp import McpShim
     from isthmus.harness.mcpservers import HttpServer, StdioServer
     from isthmus.harness.outcome import Outcome
+    from isthmus.harness.pending import ApprovalRequest, Decision
     from isthmus.harness.plan import PlanShim, PlanStep, plan_of
     from isthmus.harness.result import RunResult
+    from isthmus.harness.resume import Resume
     from isthmus.harness.runevents import RunEvent, RunEventKind, StateSnapshot
     from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
     from isthmus.harness.runstream import RunEventStream, RunStream
-    from isthmus.harness.shims import BoundShim, DelegatingBoundShim, DelegatingShim, PreparedTurn, Shim, TurnState
+    from isthmus.harness.shims import (
+        BoundShim,
+        DelegatingBoundShim,
+        DelegatingShim,
+        PreparedTurn,
+        Ruling,
+        Shim,
+        TurnState,
+    )
     from isthmus.harness.skills import Skill, SkillsShim
     from isthmus.harness.snapshot import AgentId, AgentSnapshot
     from isthmus.harness.sqlstores import PostgresStateStore, SqliteStateStore
@@ -45,8 +59,12 @@ _PLACES = {
     "AgentId": "isthmus.harness.snapshot",
     "AgentSnapshot": "isthmus.harness.snapshot",
     "AgentTool": "isthmus.harness.agenttool",
+    "ApprovalError": "isthmus.harness.errors",
+    "ApprovalRequest": "isthmus.harness.pending",
+    "ApprovalShim": "isthmus.harness.approval",
     "BoundShim": "isthmus.harness.shims",
     "CompactionShim": "isthmus.harness.compaction",
+    "Decision": "isthmus.harness.pending",
     "DefaultAgent": "isthmus.harness.agents",
     "DefaultAgentTool": "isthmus.harness.helpers",
     "DefaultHandoff": "isthmus.harness.helpers",
@@ -54,6 +72,8 @@ _PLACES = {
     "DelegatingShim": "isthmus.harness.shims",
     "HttpServer": "isthmus.harness.mcpservers",
     "INHERIT_TOOLS": "isthmus.harness.toolconfig",
+    "Journal": "isthmus.harness.journal",
+    "JournalError": "isthmus.harness.errors",
     "JsonFileStateStore": "isthmus.harness.stores",
     "Limits": "isthmus.harness.limits",
     "McpServerError": "isthmus.harness.errors",
@@ -67,6 +87,8 @@ _PLACES = {
     "PostgresStateStore": "isthmus.harness.sqlstores",
     "PreparedTurn": "isthmus.harness.shims",
     "RESTRICT_TOOLS": "isthmus.harness.toolconfig",
+    "Resume": "isthmus.harness.resume",
+    "Ruling": "isthmus.harness.shims",
     "RunEvent": "isthmus.harness.runevents",
     "RunEventKind": "isthmus.harness.runevents",
     "RunEventStream": "isthmus.harness.runstream",
@@ -81,6 +103,7 @@ _PLACES = {
     "SkillFileError": "isthmus.harness.errors",
     "SkillsShim": "isthmus.harness.skills",
     "SnapshotError": "isthmus.harness.errors",
+    "SqliteJournal": "isthmus.harness.journal",
     "SqliteStateStore": "isthmus.harness.sqlstores",
     "StateConflictError": "isthmus.harness.errors",
     "StateSnapshot": "isthmus.harness.runevents",
@@ -105,14 +128,20 @@ __all__ = [
     "AgentId",
     "AgentSnapshot",
     "AgentTool",
+    "ApprovalError",
+    "ApprovalRequest",
+    "ApprovalShim",
     "BoundShim",
     "CompactionShim",
+    "Decision",
     "DefaultAgent",
     "DefaultAgentTool",
     "DefaultHandoff",
     "DelegatingBoundShim",
     "DelegatingShim",
     "HttpServer",
+    "Journal",
+    "JournalError",
     "JsonFileStateStore",
     "Limits",
     "McpServerError",
@@ -123,6 +152,8 @@ __all__ = [
     "PlanStep",
     "PostgresStateStore",
     "PreparedTurn",
+    "Resume",
+    "Ruling",
     "RunEvent",
     "RunEventKind",
     "RunEventStream",
@@ -137,6 +168,7 @@ __all__ = [
     "SkillFileError",
     "SkillsShim",
     "SnapshotError",
+    "SqliteJournal",
     "SqliteStateStore",
     "StateConflictError",
     "StateSnapshot",

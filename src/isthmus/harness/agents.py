@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -11,12 +12,16 @@ from typing import Any, Self
 from isthmus.harness.agenttool import AgentTool, Calls
 from isthmus.harness.conversation import Conversation, Turn, opened
 from isthmus.harness.descriptor import AgentDescriptor, Runner
+from isthmus.harness.docket import Uncertain
 from isthmus.harness.inputs import Item, RunInput, history_items, input_items, messages_of
+from isthmus.harness.journal import Journal
 from isthmus.harness.limits import Limits
 from isthmus.harness.markdown import read_descriptor
 from isthmus.harness.modelview import model_events, run_events
+from isthmus.harness.pending import Decision
 from isthmus.harness.recipe import Order, Recipe
 from isthmus.harness.result import RunResult
+from isthmus.harness.resume import Resume
 from isthmus.harness.runnerhooks import RunnerHooks
 from isthmus.harness.runstream import RunEventStream, RunStream
 from isthmus.harness.snapshot import AgentId, AgentSnapshot, as_agent_id
@@ -50,6 +55,7 @@ class DefaultAgent:
         snapshot: the conversation to begin with, as it was stored.
         state_path: a file of JSON that the conversation is kept in.
         state_store: a store that the conversation is kept in; it is read at once, and written in a thread.
+        journal: where the steps of its runs are kept while they happen, so that `resume` goes on after a crash.
 
     Raises:
         TypeError: there is no model; the instructions are neither text nor a prompt.
@@ -82,6 +88,7 @@ class DefaultAgent:
         snapshot: AgentSnapshot | None = None,
         state_path: str | os.PathLike[str] | None = None,
         state_store: StateStore | None = None,
+        journal: Journal | None = None,
     ) -> None:
         parts = {
             "model": model,
@@ -97,7 +104,7 @@ class DefaultAgent:
         self.model = made.model
         self.name = made.name
         told = (hooks,) if isinstance(hooks, RunnerHooks) else hooks
-        self._recipe = Recipe(made, limits=limits, runner=runner, hooks=told)
+        self._recipe = Recipe(made, limits=limits, runner=runner, hooks=told, journal=journal)
         self.tools = self._recipe.tools
         self._owns_model = owns_model
         if state_path is not None and state_store is not None:
@@ -181,7 +188,7 @@ class DefaultAgent:
             InvalidRequestError: a message is none; names its place.
             PromptError: a prompt cannot be rendered, or has no message for its place.
         """
-        return self._stream(_order(input, metadata), *self._entry(input, history))
+        return self._stream(self._order(input, metadata), *self._entry(input, history))
 
     def run_events(
         self, input: RunInput, history: Sequence[Item] = (), *, metadata: Mapping[str, Any] | None = None
@@ -200,7 +207,7 @@ class DefaultAgent:
             PromptError: the same.
         """
         state, turn = self._entry(input, history)
-        begin = partial(self._recipe.begin, order=_order(input, metadata, watched=True))
+        begin = partial(self._recipe.begin, order=self._order(input, metadata, watched=True))
         return RunEventStream(
             begin, self._recipe.chain, before=state, turn=turn, runner=self._recipe.runner, view=run_events
         )
@@ -212,7 +219,7 @@ class DefaultAgent:
         if before and (self._conversation is not None or given is not None):
             raise ValueError("history: there is a conversation already; run(RunState(history=…)) takes its place")
         if self._conversation is not None:
-            turn = Turn(self._conversation, given)
+            turn = Turn(self._conversation, given, resumes=isinstance(input, Resume))
             return turn.before(), turn
         if given is not None:
             return given.copy(), None
@@ -220,6 +227,16 @@ class DefaultAgent:
         # What is not kept need not be copied.
         state.history = before
         return state, None
+
+    def _order(self, input: RunInput, metadata: Mapping[str, Any] | None, *, watched: bool = False) -> Order:
+        return Order(
+            items=input_items(input),
+            told=isinstance(input, RunState),
+            metadata=dict(metadata or {}),
+            watched=watched,
+            resume=input if isinstance(input, Resume) else None,
+            kept=self._conversation is not None,
+        )
 
     def _stream(self, order: Order, state: RunState, turn: Turn | None) -> RunStream:
         return RunStream(
@@ -252,6 +269,50 @@ class DefaultAgent:
         async with self.run_stream(input, history, metadata=metadata) as stream:
             return await stream.result()
 
+    async def resume(
+        self,
+        run_id: str | None = None,
+        history: Sequence[Item] = (),
+        *,
+        decisions: Sequence[Decision] = (),
+        context: Sequence[Mapping[str, Any]] = (),
+        uncertain: Uncertain = "ask",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> RunResult:
+        """Go on with a run that stopped: for a decision, or because its process did. What was done is not done again.
+
+        The same as `run(Resume(…))`; so do `run_stream` and `run_events`.
+
+        Args:
+            run_id: the run, in the agent's journal; None takes the calls that wait at the end of the conversation.
+            history: of an agent that keeps no conversation, the transcript whose calls wait.
+            decisions: as for `Resume`, and so are the next two.
+            context: the same.
+            uncertain: the same.
+            metadata: what tools find in their context.
+
+        Raises:
+            ApprovalError: nothing waits, or a decision is missing, or of another run, call or arguments.
+            JournalError: there is no such run, the journal cannot be used, or another process goes on with it.
+            StateConflictError: the conversation has moved on, or another process has taken the decisions.
+            TierError: the run failed, without any answer.
+        """
+        given = Resume(run_id=run_id, decisions=decisions, context=context, uncertain=uncertain)
+        return await self.run(given, history, metadata=metadata)
+
+    def rewind(self, run_id: str, *, step: int | None = None) -> RunState:
+        """The conversation as it stood in a run, from the journal: `fork` and `run` take it.
+
+        Args:
+            run_id: the run, of those that began or were resumed with decisions in this agent's journal.
+            step: after how many replies and their tools, from 0; None is as far as the run came.
+
+        Raises:
+            JournalError: there is no such run.
+            ValueError: the run has fewer replies.
+        """
+        return self._recipe.rewound(run_id, step)
+
     async def fork(self, input: RunInput, *, metadata: Mapping[str, Any] | None = None) -> RunResult:
         """Run on a copy of the conversation, under an identity of its own, beside all other runs; commit nothing.
 
@@ -260,12 +321,17 @@ class DefaultAgent:
             metadata: what tools find in their context.
 
         Raises:
+            ValueError: a run is to be taken up: that changes the conversation.
             TierError: the run failed, without any answer.
         """
+        if isinstance(input, Resume):
+            raise ValueError(
+                "fork: a run is taken up where it stopped, once: resume it; agent.rewind() gives a state to fork"
+            )
         given = input if isinstance(input, RunState) else None
         state = (given or self.run_state or RunState()).copy()
         state.task_id = None
-        async with self._stream(_order(input, metadata), state, None) as stream:
+        async with self._stream(replace(self._order(input, metadata), apart=True), state, None) as stream:
             return await stream.result()
 
     def as_tool(self, *, name: str | None = None, description: str | None = None, args_model: Any = None) -> AgentTool:
@@ -312,9 +378,3 @@ def _described(given: AgentDescriptor | None, parts: Mapping[str, Any]) -> Agent
     if made.model is None:
         raise TypeError("an agent needs a model: an adapter, a chain or a Model")
     return made
-
-
-def _order(input: RunInput, metadata: Mapping[str, Any] | None, *, watched: bool = False) -> Order:
-    return Order(
-        items=input_items(input), told=isinstance(input, RunState), metadata=dict(metadata or {}), watched=watched
-    )

@@ -119,11 +119,13 @@ class Turn:
     Args:
         conversation: whose turn it is.
         given: the state to begin from, in place of the conversation's own.
+        resumes: whether a run goes on that the conversation may know, so that its identity counts.
     """
 
-    def __init__(self, conversation: Conversation, given: RunState | None = None) -> None:
+    def __init__(self, conversation: Conversation, given: RunState | None = None, *, resumes: bool = False) -> None:
         self._conversation = conversation
         self._given = given
+        self._resumes = resumes
         self._in = False
         self._seen: RunState | None = None
 
@@ -138,7 +140,7 @@ class Turn:
         self._seen = self._conversation.state
         state = (self._given or self._conversation.state).copy()
         state.revision = self._conversation.state.revision
-        if self._given is None:
+        if self._given is None and not self._resumes:
             state.task_id = None
         return state
 

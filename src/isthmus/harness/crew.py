@@ -14,7 +14,7 @@ from isthmus.harness.plainjson import own_copy
 from isthmus.harness.result import RunResult
 from isthmus.harness.runevents import Mailbox, RunEvent, RunEventKind, StateSnapshot
 from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
-from isthmus.harness.shims import BoundShim, PreparedTurn, Shim, TurnState, with_tools
+from isthmus.harness.shims import RULINGS, BoundShim, PreparedTurn, Ruling, Shim, TurnState, with_tools
 from isthmus.harness.state import RunState
 from isthmus.harness.view import PLAN_STATE_KEY
 from isthmus.models.contract import GenerateContext
@@ -152,6 +152,39 @@ class Crew:
         if response is not None and self._turn is not None:
             for bound in self._bound:
                 await bound.on_model_response(self._turn, response)
+
+    async def tools(self, stands: LoopState, model: Any) -> Tools:
+        """The tools of a turn that this process has not prepared: what else that does to the run is taken back."""
+        kept = own_copy(self._state.shim_state)
+        tools = (await self.prepare(stands, model)).tools
+        self.restore(kept)
+        return tools
+
+    def restore(self, shim_state: Mapping[str, Any]) -> None:
+        """Let the shims find what they kept when the run stopped."""
+        self._state.shim_state.clear()
+        self._state.shim_state.update(own_copy(shim_state))
+
+    @property
+    def unprepared(self) -> bool:
+        """Whether no turn was prepared yet."""
+        return self._turn is None
+
+    async def review(self, calls: Sequence[Call]) -> dict[str, Ruling]:
+        """What is to become of calls; of several rulings the strictest."""
+        rulings: dict[str, Ruling] = {}
+        if self._turn is None:
+            return rulings
+        for bound in self._bound:
+            for call_id, ruling in (await bound.review_calls(self._turn, calls)).items():
+                known = rulings.get(call_id)
+                if known is None or RULINGS.index(ruling.verdict) > RULINGS.index(known.verdict):
+                    rulings[call_id] = ruling
+        return rulings
+
+    def asks(self, call: Call, request: Mapping[str, Any]) -> None:
+        """A call waits for a decision."""
+        self._publish(RunEventKind.TOOL_APPROVAL, call=call, detail=request)
 
     async def tool_starts(self, call: Call) -> None:
         """A tool is about to run."""

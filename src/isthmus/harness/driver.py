@@ -36,12 +36,7 @@ async def drive(
     loop = asyncio.get_running_loop()
     watch.start(loop)
     try:
-        if kept is not None:
-            await kept.begin(run)
-            watch.task = asyncio.current_task(loop)
-        started(run.op, run.context)
-        if run.crew is not None:
-            await run.crew.begin(run.state)
+        await _open(run, kept, watch)
         async with model.open_run() as active:
             run.active, run.before = active, len(getattr(active, "attempts", ()))
             while not run.closing and (effect := run.next()) is not None:
@@ -53,6 +48,8 @@ async def drive(
                             yield event
                             watch.task = asyncio.current_task(loop)
                     continue
+                if run.log is not None:
+                    await run.log.demand()
                 broken: TierError | None = None
                 stream, passage = run.call(run.active, effect)
                 plain, keep = passage.plain, passage.pieces.append
@@ -89,6 +86,15 @@ async def drive(
         raise_failure(run.outcome)
 
 
+async def _open(run: Run, kept: Kept | None, watch: Watchdog) -> None:
+    """Wait for the run's turn, and say that it begins."""
+    if kept is not None:
+        await kept.begin(run)
+        watch.task = asyncio.current_task()
+    started(run.op, run.context)
+    await run.open(None if kept is None else kept.turn)
+
+
 async def _leave(run: Run) -> None:
     """Close the models of agents that took over, then let the shims end."""
     if run.others is not None:
@@ -98,7 +104,7 @@ async def _leave(run: Run) -> None:
 
 
 async def _over(run: Run, kept: Kept | None, error: BaseException | None) -> None:
-    """Let go of everything, whatever became of the run."""
+    """Settle what became of a run, let everybody go, and close its journal."""
     run.stop(error)
     try:
         if run.others is not None:
@@ -108,7 +114,11 @@ async def _over(run: Run, kept: Kept | None, error: BaseException | None) -> Non
     finally:
         if kept is not None:
             kept.turn.leave()
-        run.conclude()
+        try:
+            if run.log is not None:
+                await run.log.close(run.outcome, failed=error is not None)
+        finally:
+            run.conclude()
 
 
 async def _part(run: Run, crew: Crew, error: BaseException | None) -> None:
@@ -144,6 +154,9 @@ class Kept:
         if run.outcome is None or run.outcome.outcome == "failed":
             return
         run.conclude()
+        if run.back is not None and (run.back.committed or run.back.apart):
+            run.end(run.outcome, committed=run.back.committed)
+            return
         try:
             await self.turn.commit(run.end(run.outcome, committed=True).run_state)
         finally:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from isthmus.harness.handoffs import Handoff
 from isthmus.harness.history import Said
 from isthmus.harness.outcome import Outcome
+from isthmus.harness.pending import Question
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, Event, Note, StepResult, Usage
 from isthmus.models.executor import ToolResult
@@ -128,6 +129,21 @@ class ToolsRan:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """Calls wait for a decision: none of the batch was run.
+
+    Args:
+        run: the run that asks.
+        asked: the calls that wait, and why.
+        results: the calls that have their answers.
+    """
+
+    run: str
+    asked: Mapping[str, Question]
+    results: Mapping[str, ToolResult]
+
+
+@dataclass(frozen=True, slots=True)
 class Aborted:
     """Somebody stopped the run.
 
@@ -144,4 +160,4 @@ class Aborted:
     started: frozenset[str] = frozenset()
 
 
-Report: TypeAlias = Prepared | Replied | Failed | ToolsRan | Aborted
+Report: TypeAlias = Prepared | Replied | Failed | ToolsRan | Held | Aborted

@@ -36,5 +36,13 @@ class ToolNameCollisionError(IsthmusError, ValueError):
     """A shim adds a tool under a name that is taken; names it."""
 
 
+class ApprovalError(IsthmusError, ValueError):
+    """A run that waits for decisions and did not get them, or a decision of something else; nothing was run."""
+
+
+class JournalError(IsthmusError, RuntimeError):
+    """A journal that cannot be written or read, or does not fit the run; says what to do."""
+
+
 class McpServerError(IsthmusError, ConnectionError):
     """An MCP server that cannot be started or reached, or that went away; names it, its place and what it said."""

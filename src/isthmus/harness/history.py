@@ -1,4 +1,4 @@
-"""Keeps a transcript valid: each call has one result, each result a call, and no id stands for two calls."""
+"""Keeps a transcript valid: no id stands for two calls, and a reply enters it as it was shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from isthmus.models.events import Call, Note, NoteCode, StepResult, Text, framed
-from isthmus.models.messages import RESERVED, MessageRole, assistant_message, tool_message
+from isthmus.models.messages import RESERVED, assistant_message
 
 Message: TypeAlias = Mapping[str, Any]
 
@@ -19,51 +19,6 @@ class Said(NamedTuple):
 
     shown: str = ""
     written: str = ""
-
-
-def call_ids(message: Message) -> tuple[str, ...]:
-    """The ids of the calls that an assistant message makes."""
-    if message.get("role") != MessageRole.ASSISTANT:
-        return ()
-    return tuple(str(call.get("id")) for call in message.get("tool_calls") or ())
-
-
-def all_call_ids(messages: Iterable[Message]) -> frozenset[str]:
-    """The ids of every call in a transcript."""
-    return frozenset(call_id for message in messages for call_id in call_ids(message))
-
-
-def paired(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Note, ...]]:
-    """The transcript with an answer for each call that lacks one, and without answers that nobody asked for.
-
-    Messages without a role are native items, which are left alone.
-    """
-    kept: list[Message] = []
-    notes: list[Note] = []
-    waiting: list[str] = []
-
-    def settle() -> None:
-        for call_id in waiting:
-            kept.append(tool_message(call_id, UNKNOWN))
-            notes.append(Note(NoteCode.HISTORY_CHANGED, f"call {call_id!r} had no result: one that says so was added"))
-        waiting.clear()
-
-    for message in messages:
-        role = message.get("role")
-        if role == MessageRole.TOOL:
-            call_id = str(message.get("tool_call_id"))
-            if call_id not in waiting:
-                notes.append(
-                    Note(NoteCode.HISTORY_CHANGED, f"a result for {call_id!r}, which waits for none, was dropped")
-                )
-                continue
-            waiting.remove(call_id)
-        elif role is not None:
-            settle()
-            waiting.extend(call_ids(message))
-        kept.append(message)
-    settle()
-    return tuple(kept), tuple(notes)
 
 
 def fresh_id(call_id: str, taken: Iterable[str]) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from isthmus.harness.resume import Resume
 from isthmus.harness.state import RunState
 from isthmus.models.messages import MessageRole, check_form
 from isthmus.models.promptspec import PromptSpec, render_user_messages
 
 Message: TypeAlias = Mapping[str, Any]
 Item: TypeAlias = Message | PromptSpec[Any]
-RunInput: TypeAlias = str | Item | Sequence[Item] | RunState
+RunInput: TypeAlias = str | Item | Sequence[Item] | RunState | Resume
 
 
 def history_items(history: Sequence[Item]) -> tuple[Item, ...]:
@@ -26,12 +27,12 @@ def history_items(history: Sequence[Item]) -> tuple[Item, ...]:
 
 
 def input_items(input: RunInput) -> tuple[Item, ...]:
-    """The items of an input; a state brings none beside its history.
+    """The items of an input; a state brings none beside its history, and a run that is taken up has its own.
 
     Raises:
         TypeError: it is neither text, nor a message, nor a prompt, nor a sequence of these, nor a state.
     """
-    if isinstance(input, RunState):
+    if isinstance(input, RunState | Resume):
         return ()
     if isinstance(input, str):
         return ({"role": MessageRole.USER.value, "content": input},)
@@ -40,8 +41,9 @@ def input_items(input: RunInput) -> tuple[Item, ...]:
     items = tuple(input) if hasattr(input, "__iter__") else ()
     if hasattr(input, "__iter__") and all(isinstance(item, Mapping | PromptSpec) for item in items):
         return items
+    kind = type(input).__name__
     raise TypeError(
-        f"input must be text, a message, a prompt or a sequence of these, or a RunState, not {type(input).__name__}"
+        f"input must be text, a message, a prompt or a sequence of these, a RunState or a Resume, not {kind}"
     )
 
 

@@ -23,6 +23,7 @@ from isthmus.harness.effects import (
     Emit,
     Failed,
     HandOver,
+    Held,
     Prepared,
     PrepareTurn,
     Replied,
@@ -36,15 +37,15 @@ from isthmus.harness.history import (
     UNKNOWN,
     Message,
     Said,
-    all_call_ids,
-    paired,
 )
 from isthmus.harness.limits import Limits
 from isthmus.harness.loopstate import LoopState
+from isthmus.harness.pairing import all_call_ids, paired
+from isthmus.harness.pending import Pending
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, FinishReason, Note, NoteCode, Reset, StepResult, Text
 from isthmus.models.executor import ToolResult
-from isthmus.models.messages import MessageRole
+from isthmus.models.messages import MessageRole, text_of
 from isthmus.models.repair import Repair, Verdict, repairing
 from isthmus.models.tools import Tools
 
@@ -67,8 +68,9 @@ def start(
     limits: Limits | None = None,
     supports: Collection[str] = ("output-schema",),
     staged: bool = False,
+    pending: Pending | None = None,
 ) -> Next:
-    """Begin a run on a transcript that ends with what the model is to answer.
+    """Begin a run on a transcript that ends with what the model is to answer, or with calls that waited.
 
     Calls without a result get one that says so, results without a call are left out; both are noted.
 
@@ -79,6 +81,7 @@ def start(
         limits: what ends the run.
         supports: what the model supports; decides how a form is asked for.
         staged: whether others prepare each turn.
+        pending: the calls that waited, behind this transcript; what the run had used before counts.
     """
     kept, notes = paired(messages)
     limits = limits or Limits()
@@ -92,7 +95,23 @@ def start(
         notes=notes,
         staged=staged,
     )
-    return _ask(state)
+    return _ask(state) if pending is None else _taken_up(state, pending)
+
+
+def _taken_up(state: LoopState, pending: Pending) -> Next:
+    used, reply = pending.used, pending.reply
+    state = changed(
+        state,
+        messages=(*state.messages, reply),
+        ids=state.ids | all_call_ids((reply,)),
+        calls=pending.calls,
+        earlier=used["steps"],
+        rounds=used["rounds"],
+        called=used["called"],
+        used=MappingProxyType(dict(used["tools"])),
+        text=text_of(reply.get("content")),
+    )
+    return _run_tools(state)
 
 
 def handed_over(state: LoopState, effect: HandOver) -> LoopState:
@@ -122,7 +141,7 @@ def _ask(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
     """Call the model, if the budget allows another step."""
     budget = (("max_steps", state.limits.max_steps), ("max_turns", state.limits.max_turns))
     for name, limit in budget:
-        if state.steps >= limit:
+        if state.earlier + state.steps >= limit:
             detail = f"{name}={limit}: all are used; raise it if the run is worth more"
             return _end(state, "cut", reason=CutReason.BUDGET_STEPS, text=state.text, detail=detail)
     again = extra or (state.repair is not None and state.repair.feedback)
@@ -237,11 +256,11 @@ def _runs(state: LoopState, text: str) -> Next:
         detail = f"max_calls={most}: {state.called} are used, and {len(state.calls)} more were asked for: none was run"
         state = state.settled({}, NOT_EXECUTED)
         return _end(state, "cut", reason=CutReason.BUDGET_CALLS, text=text, detail=detail)
-    state = changed(state, called=state.called + len(state.calls))
-    policy = state.tools
-    if state.rounds >= policy.max_tool_round_trips:
-        policy = replace(policy, tools=(), tool_choice="auto", tool_call_limits=None)
-    return state, (RunTools(state.calls, policy, state.used),)
+    return _run_tools(changed(state, called=state.called + len(state.calls)))
+
+
+def _run_tools(state: LoopState) -> Next:
+    return state, (RunTools(state.calls, state.policy(state.tools), state.used),)
 
 
 def _paused(state: LoopState, step: StepResult, said: Said) -> Next:
@@ -252,7 +271,8 @@ def _paused(state: LoopState, step: StepResult, said: Said) -> Next:
 
 def _cut_by_length(state: LoopState, step: StepResult, said: Said) -> Next:
     limits, text = state.limits, state.answer(said.shown)
-    left = state.continued < limits.max_continuations and state.steps < min(limits.max_steps, limits.max_turns)
+    steps = state.earlier + state.steps
+    left = state.continued < limits.max_continuations and steps < min(limits.max_steps, limits.max_turns)
     if left and step.text.strip() and state.repair is None:
         written = state.open_text + said.written
         detail = f"continuation {state.continued + 1} of a reply that was cut at the output limit"
@@ -306,6 +326,14 @@ def _ran(state: LoopState, report: ToolsRan) -> Next:
     return _ask(changed(state, used=MappingProxyType(dict(used)), rounds=state.rounds + 1))
 
 
+def _held(state: LoopState, report: Held) -> Next:
+    """Calls wait for a decision: the run stops here, and can be taken up again."""
+    many = len(report.asked)
+    detail = f"{many} {'calls wait' if many > 1 else 'call waits'} for a decision: resume the run with it"
+    state = state.holding(report.run, report.asked, results=report.results)
+    return _end(state, "cut", reason=CutReason.APPROVAL, text=state.text, detail=detail)
+
+
 def _aborted(state: LoopState, report: Aborted) -> Next:
     step = report.step
     text = state.answer(report.said.shown) or state.text
@@ -343,5 +371,6 @@ _REPORTS: Mapping[type, Callable[[LoopState, Any], Next]] = {
     Replied: _replied,
     Failed: _failed,
     ToolsRan: _ran,
+    Held: _held,
     Aborted: _aborted,
 }

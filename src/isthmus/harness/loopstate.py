@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace as changed
 
+from isthmus.harness.ephemeral import places_of
 from isthmus.harness.handoffs import Handoff
 from isthmus.harness.history import Message, Said, renamed, reply_message, with_id
 from isthmus.harness.limits import Limits
 from isthmus.harness.outcome import Outcome
+from isthmus.harness.pending import Question, held
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, Note, NoteCode, StepResult
 from isthmus.models.executor import ToolResult
@@ -41,6 +44,7 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
         answered: the text of this answer by earlier calls, continued or paused, as it was shown.
         calls: the calls that are being run.
         called: how many calls were handed on to be run.
+        earlier: how often a model was called before the run was paused.
         used: how often each tool has run.
         text: the text of the last reply, as it was shown.
         spent: the tokens.
@@ -64,6 +68,7 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
     answered: str = ""
     calls: tuple[Call, ...] = ()
     called: int = 0
+    earlier: int = 0
     used: Mapping[str, int] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     text: str = ""
     spent: Spent = msgspec.field(default_factory=Spent)
@@ -95,6 +100,12 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
             return {}
         return {tool.name: tool for tool in self.tools.normalized_tools if isinstance(tool, Handoff)}
 
+    def policy(self, tools: Tools) -> Tools:
+        """The terms on which the calls of a reply run: with no round left, none is there to be run."""
+        if self.rounds < tools.max_tool_round_trips:
+            return tools
+        return replace(tools, tools=(), tool_choice="auto", tool_call_limits=None)
+
     def answer(self, shown: str) -> str:
         """The text of the answer so far, as the consumer saw it."""
         return self.answered + shown
@@ -124,6 +135,22 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
             result = results.get(call_id)
             answers.append(tool_message(call_id, otherwise if result is None else result.content, name=call.tool))
         return changed(self, messages=(*self.messages, *answers), calls=())
+
+    def holding(self, run: str, asked: Mapping[str, Question], *, results: Mapping[str, ToolResult]) -> LoopState:
+        """With the reply that makes the waiting calls marked, and those results that there are behind it."""
+        used = {
+            "steps": self.earlier + self.steps,
+            "rounds": self.rounds,
+            "called": self.called,
+            "tools": dict(self.used),
+        }
+        marked = held(self.messages[-1], run=run, asked=asked, used=used, left=places_of(self.messages))
+        answers = [
+            tool_message(call.call_id or "", results[call.call_id or ""].content, name=call.tool)
+            for call in self.calls
+            if call.call_id in results
+        ]
+        return changed(self, messages=(*self.messages[:-1], marked, *answers), calls=())
 
     def outcome(
         self,

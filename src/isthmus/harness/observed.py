@@ -12,7 +12,7 @@ from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability import hooks
 from isthmus.observability.scope import Operation, under
 
-_UNRUN = frozenset({"unknown-tool", "invalid-arguments", "limit"})
+_UNRUN = frozenset({"unknown-tool", "invalid-arguments", "limit", "refused"})
 
 
 def begun() -> Operation | None:

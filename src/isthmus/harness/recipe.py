@@ -12,13 +12,20 @@ from isthmus.harness.agenttool import AgentTool, RunContext
 from isthmus.harness.crew import Crew
 from isthmus.harness.delegation import Busy, Lead
 from isthmus.harness.descriptor import AgentDescriptor, Runner
+from isthmus.harness.errors import ApprovalError, JournalError
 from isthmus.harness.handoffs import Handoff
 from isthmus.harness.inputs import Item, messages_of
+from isthmus.harness.journal import Journal
 from isthmus.harness.limits import Limits
-from isthmus.harness.loop import start, taken_over
+from isthmus.harness.loop import Next, start, taken_over
 from isthmus.harness.loopstate import LoopState
+from isthmus.harness.pending import Pending, pending_in
+from isthmus.harness.plainjson import plain_json
+from isthmus.harness.recovery import Comeback, begun_record, from_conversation, from_journal, rewound
+from isthmus.harness.resume import Resume
 from isthmus.harness.run import Begun
 from isthmus.harness.runevents import Mailbox
+from isthmus.harness.runlog import RunLog
 from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
 from isthmus.harness.state import RunState
 from isthmus.harness.view import LiveRunView
@@ -42,6 +49,10 @@ class Order:
         parent: the run that this one works for.
         mailbox: where its events go; None makes one, if they are read.
         busy: how many agents work for the run at the root of it now; None begins to count.
+        parent: the run that hands the work over.
+        resume: which run is taken up, in place of a new one.
+        kept: whether the agent keeps its conversation.
+        apart: whether it runs beside the conversation, and commits nothing.
     """
 
     items: Sequence[Item]
@@ -51,6 +62,9 @@ class Order:
     parent: RunIdentity | None = None
     mailbox: Mailbox | None = None
     busy: Busy | None = None
+    resume: Resume | None = None
+    kept: bool = False
+    apart: bool = False
 
 
 class Recipe:
@@ -61,6 +75,7 @@ class Recipe:
         limits: what ends a run that does not end by itself.
         runner: how runs are driven.
         hooks: what is told of them.
+        journal: where their steps are kept.
 
     Raises:
         InvalidRequestError: a tier of the model does not support tools, which there are, or has no room for them and
@@ -75,6 +90,7 @@ class Recipe:
         limits: Limits | None,
         runner: Runner | None,
         hooks: Sequence[RunnerHooks],
+        journal: Journal | None = None,
     ) -> None:
         self.made = made
         self.chain = of(made.model)
@@ -84,6 +100,7 @@ class Recipe:
         self.runner = _RUNNER if getattr(made.model, "handles_retries", False) or runner is None else runner
         self.limits = _limits(limits, runner).within(self.chain.budget)
         self.hooks = tuple(hooks)
+        self.journal = journal
         # Agents mostly say the same, and a request takes longer to make than to compare.
         self._last = self._request = GenerateContext(
             max_output_tokens=made.max_output_tokens,
@@ -100,14 +117,28 @@ class Recipe:
         return self._driven or _RUNNER
 
     def begin(self, state: RunState, order: Order) -> Begun:
-        """The first step of a run from a state, which becomes the run's own."""
+        """The first step of a run from a state, which becomes the run's own.
+
+        Raises:
+            ApprovalError: calls wait in the history, and this is not what they wait for.
+            JournalError: a run cannot be taken up.
+        """
+        fresh = state.task_id is None
+        back = self._comeback(state, order)
         own, brought = self.made.instructions, state.instructions
         instructions = brought if brought is not None and (order.told or not own) else own
-        messages = (*messages_of(state.history, "history"), *messages_of(order.items, "input"))
-        request = self._rendered(instructions, (*state.history, *order.items))
+        request = self._rendered(instructions, () if back is not None else (*state.history, *order.items))
+        if back is None:
+            messages = (*messages_of(state.history, "history"), *messages_of(order.items, "input"))
+        else:
+            messages = back.messages
+            if back.brief is not None:
+                request = replace(request, brief=back.brief)
+                if _form(request) != back.form:
+                    raise JournalError("the answer of the run had another form: give the agent the output that it had")
         state.instructions = request.brief
         state.task_id = state.task_id or urandom(16).hex()
-        return self._begun(state, order, request, messages)
+        return self._begun(state, order, request, messages, back=back, fresh=fresh)
 
     def take_over(self, stands: LoopState, state: RunState, *, order: Order) -> Begun:
         """The next step of a run that was another agent's.
@@ -146,8 +177,22 @@ class Recipe:
             hooks=(*self.hooks, *(each for each in hooks if each not in self.hooks)),
         )
 
+    def rewound(self, run_id: str, step: int | None) -> RunState:
+        """The conversation as it stood in a run after so many replies."""
+        request = self._rendered("", ())
+        return rewound(
+            self.journal, run_id, step=step, first=lambda messages, found: self._start(messages, request, False, found)
+        )
+
     def _begun(
-        self, state: RunState, order: Order, request: GenerateContext, messages: Sequence[Mapping[str, Any]]
+        self,
+        state: RunState,
+        order: Order,
+        request: GenerateContext,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        back: Comeback | None = None,
+        fresh: bool = False,
     ) -> Begun:
         task_id, parent = state.task_id or "", order.parent
         view = LiveRunView(task_id, state.shim_state)
@@ -170,15 +215,71 @@ class Recipe:
             context = RunContext(
                 run_id=task_id, agent_name=self.made.name, metadata=order.metadata, run_state=view, lead=lead
             )
-        step = start(
+        step = self._start(messages, request, crew is not None, None if back is None else back.pending)
+        if back is not None:
+            step = back.again(step)
+        begun = Begun(step, context, crew, lead, back)
+        if self.journal is not None:
+            begun.log = self._log(
+                self.journal, state, request, messages=messages, begun=begun, fresh=fresh, apart=order.apart
+            )
+        return begun
+
+    def _start(
+        self, messages: Sequence[Mapping[str, Any]], request: GenerateContext, staged: bool, pending: Pending | None
+    ) -> Next:
+        return start(
             messages,
             request,
             tools=self.tools,
             limits=self.limits,
             supports=self.chain.supports,
-            staged=crew is not None,
+            staged=staged,
+            pending=pending,
         )
-        return Begun(step, context, crew, lead)
+
+    def _comeback(self, state: RunState, order: Order) -> Comeback | None:
+        found = pending_in([item for item in state.history if isinstance(item, Mapping)])
+        resume = order.resume
+        if resume is None:
+            if found is not None:
+                names = ", ".join(f"{each.call_id!r} ({each.tool})" for each in found.requests)
+                raise ApprovalError(
+                    f"the calls {names} wait for a decision: resume the run with one for each, or reset"
+                )
+            return None
+        if resume.run_id is None or (found is not None and found.run == resume.run_id):
+            return from_conversation(resume, state, found=found)
+        return from_journal(resume, state, journal=self.journal, agent=self.made.name, kept=order.kept)
+
+    def _log(
+        self,
+        journal: Journal,
+        state: RunState,
+        request: GenerateContext,
+        *,
+        messages: Sequence[Mapping[str, Any]],
+        begun: Begun,
+        fresh: bool,
+        apart: bool,
+    ) -> RunLog | None:
+        back, run_id = begun.back, state.task_id or ""
+        if back is not None and not back.claims:
+            opening = back.opening
+            return None if opening is None else RunLog(journal, run_id, opening=opening, place=back.place)
+
+        def opening_of_new() -> Mapping[str, Any]:
+            return begun_record(
+                state,
+                agent=self.made.name,
+                messages=(*messages, *(() if back is None else back.tail)),
+                brief=request.brief,
+                form=_form(request),
+                apart=apart,
+                decisions={} if back is None else back.docket.decisions,
+            )
+
+        return RunLog(journal, run_id, opening=opening_of_new, place=0 if fresh and back is None else None)
 
     def _crew(self, run: RunIdentity, state: RunState, order: Order, request: GenerateContext) -> Crew:
         return Crew(
@@ -203,6 +304,10 @@ class Recipe:
         if brief != self._last.brief or output is not self._last.output:
             self._last = replace(self._request, brief=brief, output=output)
         return self._last
+
+
+def _form(request: GenerateContext) -> Any:
+    return None if request.output is None else plain_json(request.output.response_format(), "form")
 
 
 def _limits(limits: Limits | None, runner: Runner | None) -> Limits:

@@ -11,7 +11,9 @@ from msgspec import to_builtins
 
 from isthmus.adapters.views import to_response
 from isthmus.chain.ledger import Attempt
+from isthmus.errors import CutReason
 from isthmus.harness.outcome import Outcome
+from isthmus.harness.pending import ApprovalRequest, pending_in
 from isthmus.harness.state import RunState
 from isthmus.models.events import FinishReason, StepResult, Usage
 from isthmus.models.responses import ModelResponse
@@ -64,6 +66,12 @@ class RunResult:
     @cached_property
     def _left(self) -> RunState:
         return self.before.after(self.outcome, self.responses, committed=self.committed)
+
+    @cached_property
+    def pending(self) -> tuple[ApprovalRequest, ...]:
+        """The calls that wait for a decision, where the outcome is cut, "approval"."""
+        found = pending_in(self.outcome.messages) if self.outcome.reason == CutReason.APPROVAL else None
+        return () if found is None else found.requests
 
     @property
     def usage(self) -> Usage | None:

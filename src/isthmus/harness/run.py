@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -13,8 +13,10 @@ from msgspec.structs import replace as changed
 from isthmus.adapters.views import to_response
 from isthmus.chain.ledger import Attempt
 from isthmus.errors import ChainCut, TierError, TransientError, UnavailableError, UnclassifiedError
+from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import Runner
+from isthmus.harness.docket import Docket, Plan, planned_round
 from isthmus.harness.effects import (
     Aborted,
     CallModel,
@@ -22,6 +24,7 @@ from isthmus.harness.effects import (
     Effect,
     Emit,
     Failed,
+    Held,
     PrepareTurn,
     Replied,
     Report,
@@ -33,11 +36,13 @@ from isthmus.harness.loopstate import LoopState
 from isthmus.harness.observed import answered, around_tools, begun, ended
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.passage import Passage
+from isthmus.harness.recovery import Comeback, claimed
 from isthmus.harness.result import RunResult
 from isthmus.harness.runevents import RunEvent
+from isthmus.harness.runlog import RunLog
 from isthmus.harness.state import RunState
 from isthmus.models.events import Call, Event, FinishReason, Reset, StepResult
-from isthmus.models.executor import ToolExecutor, ToolResult
+from isthmus.models.executor import Around, ToolExecutor, ToolResult
 from isthmus.models.stream import EventStream
 from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability.scope import Operation, under
@@ -45,7 +50,7 @@ from isthmus.observability.scope import Operation, under
 AgentEvent: TypeAlias = Event | ToolResult
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Begun:
     """The first step of a run, and what it has for all its steps."""
 
@@ -53,6 +58,8 @@ class Begun:
     context: ToolExecutionContext
     crew: Crew | None = None
     lead: Any = None
+    back: Comeback | None = None
+    log: RunLog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,9 @@ class Run:
         crew: who attends it.
         origin: the conversation that it began from.
         retries: how often a model call that failed before any content may be made anew, and after which failures.
+        back: where it comes back to, if it stopped before.
+        log: its journal.
+        docket: what is known of the calls that it stopped at, until they are run.
         replies: what the models have replied.
         error: what went wrong outside of the machine, e.g. where the conversation is kept.
         ended: the result, once it was made.
@@ -104,6 +114,9 @@ class Run:
     crew: Crew | None
     origin: RunState
     retries: tuple[int, Callable[[Exception], bool]]
+    back: Comeback | None = None
+    log: RunLog | None = None
+    docket: Docket | None = None
     replies: tuple[StepResult, ...] = ()
     error: Exception | None = None
     ended: RunResult | None = None
@@ -129,12 +142,15 @@ class Run:
     def of(cls, begun: Begun, before: RunState, *, runner: Runner | None) -> Run:
         """A run at its beginning."""
         state, effects = begun.next
-        return cls(state, deque(effects), begun.context, begun.crew, before, retries=_retries(runner), lead=begun.lead)
+        run = cls(state, deque(effects), begun.context, begun.crew, before, retries=_retries(runner), lead=begun.lead)
+        run._come_back(begun)
+        return run
 
     def begin(self, begun: Begun, before: RunState) -> None:
         """Begin anew from another conversation."""
         self._take(begun)
         self.origin = before
+        self._come_back(begun)
 
     def go_on(self, begun: Begun, runner: Runner | None) -> None:
         """Go on as another agent."""
@@ -144,6 +160,12 @@ class Run:
     def _take(self, begun: Begun) -> None:
         (self.state, effects), self.context, self.crew = begun.next, begun.context, begun.crew
         self.effects, self.lead = deque(effects), begun.lead
+
+    def _come_back(self, begun: Begun) -> None:
+        """Take what an earlier life of the run left, and where this one is written down."""
+        self.back, self.log = begun.back, begun.log
+        if self.back is not None:
+            self.docket, self.replies = self.back.docket, self.back.replies
 
     def next(self) -> Todo | None:
         """The next effect to carry out; None once the run is over."""
@@ -173,6 +195,29 @@ class Run:
         self.passage = Passage(effect)
         return self.reading, self.passage
 
+    async def open(self, turn: Turn | None) -> None:
+        """Say in the journal, in the conversation and to those who attend that the run begins, or goes on.
+
+        Args:
+            turn: its turn at the conversation; None where there is none.
+
+        Raises:
+            JournalError: the journal cannot be written, or another process goes on with the run.
+            StateConflictError: another process has taken the decisions.
+        """
+        back = self.back
+        claims = back is not None and back.claims and turn is not None
+        if claims:
+            self.origin.revision += 1
+        if self.log is not None:
+            await self.log.open(self.origin.shim_state)
+        if claims and turn is not None:
+            await turn.commit(claimed(self.origin))
+        if self.crew is not None:
+            await self.crew.begin(self.state)
+            if back is not None and back.shims is not None:
+                self.crew.restore(back.shims)
+
     async def replied(self, effect: CallModel, failure: TierError | None) -> None:
         """Report the end of a model call; text that is still held back is shown first."""
         stream, passage = self.reading, self.passage
@@ -184,7 +229,10 @@ class Run:
             self.replies = (*self.replies, step)
             self._hear(step)
             tier = getattr(self.active, "served", None)
-            self.report(Replied(step, passage.said(step, whole=failure is None), tier))
+            said = passage.said(step, whole=failure is None)
+            if self.log is not None and step.finish != FinishReason.ERROR_POST:
+                await self.log.reply(step, said, tier=tier)
+            self.report(Replied(step, said, tier))
         elif self.tried < self.retries[0] and self.retries[1](failure):
             self.tried += 1
             self.state = changed(self.state, spent=self.state.spent.add(failure.usage))
@@ -248,13 +296,24 @@ class Run:
         if isinstance(effect, Emit):
             yield effect.event
         elif isinstance(effect, RunTools):
-            async for event in self._run_tools(effect):
-                yield event
-            if self.lead is not None:
-                self.collect()
-            self.report(ToolsRan(self.results))
-            if self.crew is not None:
-                self.crew.at("tool_round_end", self.state)
+            plan, effect = await planned_round(
+                effect,
+                self.docket,
+                crew=self.crew,
+                stands=self.state,
+                model=self.active,
+                run_id=self.context.run_id or "",
+            )
+            if plan is not None and plan.asked:
+                self.report(Held(self.context.run_id or "", plan.asked, plan.answered))
+            else:
+                async for event in self._run_tools(effect, plan):
+                    yield event
+                if self.lead is not None:
+                    self.collect()
+                self.report(ToolsRan(self.results))
+                if self.crew is not None:
+                    self.crew.at("tool_round_end", self.state)
         elif self.crew is not None:
             await self._attend(self.crew, effect)
         for told in self.told():
@@ -264,12 +323,20 @@ class Run:
         """What is to be read of those who attend the run."""
         return () if self.crew is None else self.crew.events()
 
-    async def _run_tools(self, effect: RunTools) -> AsyncGenerator[AgentEvent | RunEvent, None]:
+    async def _run_tools(self, effect: RunTools, plan: Plan | None) -> AsyncGenerator[AgentEvent | RunEvent, None]:
         calls = {call.call_id or "": call for call in effect.calls}
+        for known in () if plan is None else plan.answered.values():
+            if self.docket is not None and known.call_id in self.docket.results:
+                self.results = (*self.results, known)
+            else:
+                await self._answered(calls[known.call_id], known)
+                yield known
+        self.docket = None
         if self.lead is not None:
             self.lead.active = self.active
-        results = ToolExecutor(around=around_tools(self.op)).results(
-            effect.calls, tools=effect.tools, context=self.context, used=effect.used, on_tool_start=self._starts
+        run = effect.calls if plan is None else plan.run
+        results = ToolExecutor(around=self._around(plan)).results(
+            run, tools=effect.tools, context=self.context, used=effect.used, on_tool_start=self._starts
         )
         mailbox = None if self.crew is None else self.crew.mailbox
         async with aclosing(results):
@@ -277,11 +344,27 @@ class Run:
             async with aclosing(events):
                 async for item in events:
                     if isinstance(item, ToolResult):
+                        item = item if plan is None else plan.shown(item)
                         await self._answered(calls[item.call_id], item)
                     yield item
 
+    def _around(self, plan: Plan | None) -> Around | None:
+        """What tells of each tool, and writes its result as soon as it is there."""
+        told, log = around_tools(self.op), self.log
+        if log is None:
+            return told
+
+        async def recorded(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+            result = await (ran() if told is None else told(call, ran))
+            await log.result(result if plan is None else plan.shown(result))
+            return result
+
+        return recorded
+
     async def _answered(self, call: Call, result: ToolResult) -> None:
         self.results = (*self.results, result)
+        if self.log is not None:
+            await self.log.result(result)
         answered(self.op, result)
         if self.crew is not None:
             await self.crew.tool_ends(call, result)
@@ -289,7 +372,10 @@ class Run:
     async def _attend(self, crew: Crew, effect: Todo) -> None:
         """The steps around a model call."""
         if isinstance(effect, PrepareTurn):
-            self.report(await crew.prepare(self.state, self.active))
+            prepared = await crew.prepare(self.state, self.active)
+            if self.log is not None:
+                self.log.prepared(None if prepared.messages is self.state.messages else prepared.messages)
+            self.report(prepared)
             crew.at("turn_prepared", self.state)
         elif isinstance(effect, Heard):
             broken = effect.step is None or effect.step.finish == FinishReason.ERROR_POST
@@ -301,6 +387,8 @@ class Run:
         self.started = self.started | {call.call_id or ""}
         if self.crew is not None:
             await self.crew.tool_starts(call)
+        if self.log is not None:
+            await self.log.starts(call)
 
     def stop(self, error: BaseException | None = None) -> None:
         """Settle the outcome of a run that did not come to its end, with what it had."""

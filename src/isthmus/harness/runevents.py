@@ -72,7 +72,8 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
         is_delegation: with "tool_start" and "tool_end": whether the tool is an agent.
         state: with "state_snapshot": how the run stands.
         output: with "agent_end": the answer; None if there was none.
-        detail: with "plan_updated": the plan; with "handoff_start" and "handoff_end": who hands over to whom.
+        detail: with "plan_updated": the plan; with "handoff_start" and "handoff_end": who hands over to whom; with
+            "tool_approval": the request.
     """
 
     kind: str

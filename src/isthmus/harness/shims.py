@@ -1,7 +1,8 @@
 """What extends an agent without being one: a shim attends each run, adds tools and context, and keeps state of its own.
 
 The order of a turn: every shim's `prepare_turn`, then what they excluded is taken out and the budgets are applied, then
-every shim's `transform_messages`, then `on_llm_start`, the model, `on_llm_end`, then every shim's `on_model_response`.
+every shim's `transform_messages`, then `on_llm_start`, the model, `on_llm_end`, then every shim's `on_model_response`,
+and, where the model makes calls, its `review_calls`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, TypeAlias
 from isthmus.harness.errors import ToolNameCollisionError
 from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
 from isthmus.models.contract import ToolSpec
-from isthmus.models.events import Note, Usage
+from isthmus.models.events import Call, Note, Usage
 from isthmus.models.messages import MessageRole, check_form
 from isthmus.models.responses import ModelResponse
 from isthmus.models.tools import Tool, Tools
@@ -153,6 +154,30 @@ def with_tools(policy: Tools, tools: tuple[ToolSpec, ...]) -> Tools:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What a shim says of a call that the model makes.
+
+    Args:
+        verdict: "run"; "ask" a person first; "refuse" it.
+        reason: why: the person reads it, or, of a refusal, the model.
+
+    Raises:
+        ValueError: the verdict is none of these.
+    """
+
+    verdict: str
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.verdict not in RULINGS:
+            raise ValueError(f"{self.verdict!r:.40} is no ruling: it must be one of {', '.join(RULINGS)}")
+
+
+RULINGS = ("run", "ask", "refuse")
+"""What may be said of a call, the strictest last."""
+
+
 class BoundShim:
     """What attends one run, and may keep what it needs meanwhile in attributes; override what is wanted.
 
@@ -177,6 +202,10 @@ class BoundShim:
 
     async def on_model_response(self, turn: PreparedTurn, response: ModelResponse) -> None:
         """A model has answered; its tools have not run yet."""
+
+    async def review_calls(self, turn: PreparedTurn, calls: Sequence[Call]) -> Mapping[str, Ruling]:
+        """What is to become of the calls of a reply, by their ids, before any runs; one that is not named runs."""
+        return {}
 
     async def on_run_end(self, state: TurnState, transient_state: dict[str, Any]) -> None:
         """The run is over, or failed, or was stopped."""
@@ -226,6 +255,10 @@ class DelegatingBoundShim(BoundShim):
     async def on_model_response(self, turn: PreparedTurn, response: ModelResponse) -> None:
         """The inner one's."""
         await self.inner.on_model_response(turn, response)
+
+    async def review_calls(self, turn: PreparedTurn, calls: Sequence[Call]) -> Mapping[str, Ruling]:
+        """The inner one's."""
+        return await self.inner.review_calls(turn, calls)
 
     async def on_run_end(self, state: TurnState, transient_state: dict[str, Any]) -> None:
         """The inner one's."""

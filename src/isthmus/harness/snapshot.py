@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from isthmus.harness.errors import SnapshotError
+from isthmus.harness.errors import ApprovalError, SnapshotError
+from isthmus.harness.pending import PENDING, check_pending
 from isthmus.harness.plainjson import plain_json
 from isthmus.harness.state import RunState
 from isthmus.models.internal import is_ephemeral_message
@@ -233,12 +234,18 @@ def _check_message(message: dict[str, Any], place: str) -> None:
     mark = message.get(RESERVED, {})
     if not isinstance(mark, dict):
         raise SnapshotError(f"{place}.{RESERVED}: must be an object, not {mark!r:.60}")
-    if mark.get("visibility", "internal") != "internal":
+    if mark.get("visibility") == PENDING:
+        try:
+            check_pending(message, place)
+        except ApprovalError as error:
+            raise SnapshotError(str(error)) from None
+    elif mark.get("visibility", "internal") != "internal":
         raise SnapshotError(f"{place}.{RESERVED}.visibility: {mark['visibility']!r:.60} is not known here")
     native = mark.get("native", {})
     if not isinstance(native, dict) or not isinstance(native.get("json", ""), str):
         raise SnapshotError(f"{place}.{RESERVED}.native: must be an object with its JSON as text, not {native!r:.60}")
-    if "role" not in message and (isinstance(message.get("type"), str) or "visibility" in mark):
+    unsaid = isinstance(message.get("type"), str) or mark.get("visibility") == "internal"
+    if "role" not in message and unsaid:
         return
     if not isinstance(message.get("role"), str):
         raise SnapshotError(f"{place}.role: must be text, not {message.get('role')!r:.60}")

@@ -156,7 +156,7 @@ class SqliteStateStore(_SqlStateStore):
                 yield connection
 
     def _has_tables(self, connection: _Connection) -> bool:
-        row = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'isthmus_schema'").fetchone()
+        row = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'isthmus_agent_state'").fetchone()
         return bool(row[0])
 
 
@@ -196,4 +196,4 @@ class PostgresStateStore(_SqlStateStore):
             yield connection
 
     def _has_tables(self, connection: _Connection) -> bool:
-        return connection.execute("SELECT to_regclass('isthmus_schema')").fetchone()[0] is not None
+        return connection.execute("SELECT to_regclass('isthmus_agent_state')").fetchone()[0] is not None

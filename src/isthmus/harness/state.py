@@ -8,6 +8,7 @@ from typing import Any
 
 from isthmus.harness.errors import SnapshotError
 from isthmus.harness.outcome import Outcome
+from isthmus.harness.pending import ApprovalRequest, pending_in
 from isthmus.harness.plainjson import own_copy, plain_json
 from isthmus.models.internal import lasting_messages
 from isthmus.models.messages import check_form, without_reserved
@@ -87,6 +88,16 @@ class RunState:
             self.revision + committed,
             self.task_id,
         )
+
+    @property
+    def pending(self) -> tuple[ApprovalRequest, ...]:
+        """The calls that wait for a decision.
+
+        Raises:
+            ApprovalError: the history goes on behind them, or they were changed.
+        """
+        found = pending_in([item for item in self.history if not isinstance(item, PromptSpec)])
+        return () if found is None else found.requests
 
     def to_dict(self) -> dict[str, Any]:
         """The lasting part as plain JSON values.

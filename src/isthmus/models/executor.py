@@ -39,8 +39,8 @@ class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool-result
         tool: the tool's name.
         content: what the model reads: text, or, where there are images or files in it, a list of parts.
         outcome: "ok", "error" (the handler failed, or says so), "timeout", "cancelled" (its outcome is unknown),
-            "unknown-tool", "invalid-arguments", "limit" (used up), or, for a run that was stopped, "unknown" and
-            "not-executed".
+            "unknown-tool", "invalid-arguments", "limit" (used up), "refused" (a person or a policy said no), or, for a
+            run that was stopped, "unknown" and "not-executed".
         seconds: how long it ran.
     """
 

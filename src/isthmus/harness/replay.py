@@ -1,0 +1,125 @@
+"""Goes again through the recorded steps of a run, doing nothing: the same machine gives the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from isthmus.harness.docket import Docket
+from isthmus.harness.effects import CallModel, Effect, Prepared, PrepareTurn, Replied, Report, RunTools, ToolsRan
+from isthmus.harness.ephemeral import rejoined
+from isthmus.harness.errors import JournalError
+from isthmus.harness.history import Said
+from isthmus.harness.journal import Record
+from isthmus.harness.loop import advance
+from isthmus.harness.loopstate import LoopState
+from isthmus.harness.pending import Decision, checked, digest_of
+from isthmus.harness.steps import decoded_result, decoded_step
+from isthmus.models.events import Call, StepResult
+
+Message: TypeAlias = Mapping[str, Any]
+
+
+class Replay:
+    """The machine, going again through what it went through.
+
+    Args:
+        state: where it begins.
+        effects: what it wants done first.
+        docket: what is known of the calls that it begins with.
+        context: the run's ephemeral messages, where they were given again.
+    """
+
+    def __init__(
+        self, state: LoopState, effects: Sequence[Effect], *, docket: Docket, context: Sequence[Message]
+    ) -> None:
+        self.state, self.effects = state, effects
+        self.results = dict(docket.results)
+        self.decisions = dict(docket.decisions)
+        self.started: set[str] = set()
+        self.replies: list[StepResult] = []
+        self.shims: Mapping[str, Any] | None = None
+        self._context = context
+
+    def take(self, place: int, record: Record) -> None:
+        """One record.
+
+        Raises:
+            JournalError: it is not known, or does not follow from the others.
+        """
+        kind = str(record.get("kind"))
+        taking = _TAKING.get(kind)
+        if taking is None:
+            raise JournalError(
+                f"record {place} is of the kind {kind!r:.40}, which is not known here: use a later version"
+            )
+        try:
+            taking(self, record)
+        except (KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
+            raise JournalError(f"record {place}, {kind!r}, is not what it must be: {error!r}") from error
+        self.shims = record.get("shims", self.shims)
+
+    def settle(self) -> None:
+        """End a round of which all is known."""
+        calls = self._open()
+        if calls and all(call.call_id in self.results for call in calls):
+            self._advance(ToolsRan(tuple(self.results[call.call_id or ""] for call in calls)))
+            self.results, self.started = {}, set()
+
+    def reply(self, record: Record) -> None:
+        """A model replied."""
+        self.settle()
+        if any(isinstance(effect, PrepareTurn) for effect in self.effects):
+            given, request = record["messages"], self.state.request
+            messages = self.state.messages
+            if given is not None:
+                messages, _ = rejoined(given, record.get("left", ()), context=self._context)
+            self._advance(Prepared(messages, self.state.tools, request.brief, request.options))
+        if not any(isinstance(effect, CallModel) for effect in self.effects):
+            raise JournalError("a reply where none was due: the agent's limits are lower now, or records are mixed")
+        step = decoded_step(record["step"])
+        self._advance(Replied(step, Said(*record["said"]), record["tier"]))
+        self.replies.append(step)
+
+    def start(self, record: Record) -> None:
+        """A tool was to run; a decision holds for one start."""
+        self.started.add(record["call_id"])
+        self.decisions.pop(record["call_id"], None)
+
+    def result(self, record: Record) -> None:
+        """A call was answered."""
+        result = decoded_result(record["result"])
+        self.results[result.call_id] = result
+        self.started.discard(result.call_id)
+
+    def resumed(self, record: Record) -> None:
+        """The run was taken up, with decisions of the calls that were open."""
+        open_calls = {
+            call.call_id or "": digest_of(call.tool, call.input)
+            for call in self._open()
+            if call.call_id not in self.results
+        }
+        given = [Decision(**each) for each in record["decisions"]]
+        self.decisions.update(checked(given, record["run"], digests=open_calls))
+
+    def nothing(self, record: Record) -> None:
+        """Where the run stopped before."""
+
+    def _open(self) -> tuple[Call, ...]:
+        return next((effect.calls for effect in self.effects if isinstance(effect, RunTools)), ())
+
+    def _advance(self, report: Report) -> None:
+        self.state, self.effects = advance(self.state, report)
+
+
+_TAKING: Mapping[str, Callable[[Replay, Record], None]] = {
+    "reply": Replay.reply,
+    "start": Replay.start,
+    "result": Replay.result,
+    "resumed": Replay.resumed,
+    "paused": Replay.nothing,
+    "stopped": Replay.nothing,
+    "end": Replay.nothing,
+}

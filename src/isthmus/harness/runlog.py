@@ -1,0 +1,173 @@
+"""One run's hand on its journal: what is written when, and what becomes of what cannot be written.
+
+What may have an effect waits until all that came before it is written: a model call, and each tool. What is already
+done, a reply or a result, fails no run any more: if it cannot be written, it is written with what comes next, or the
+run fails before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from isthmus.errors import CutReason
+from isthmus.harness.ephemeral import parted
+from isthmus.harness.errors import JournalError
+from isthmus.harness.history import Said
+from isthmus.harness.journal import Journal, Record
+from isthmus.harness.outcome import Outcome
+from isthmus.harness.pending import digest_of
+from isthmus.harness.plainjson import plain_json
+from isthmus.harness.steps import encoded_result, encoded_step
+from isthmus.models.events import Call, StepResult
+from isthmus.models.executor import ToolResult
+
+VERSION = 1
+_LOG = logging.getLogger("isthmus.harness.journal")
+
+
+class RunLog:
+    """Writes the records of one run.
+
+    Args:
+        journal: where.
+        run_id: the run.
+        opening: the first records, which say how it begins or is taken up.
+        place: how many records the run has; None asks the journal.
+    """
+
+    def __init__(self, journal: Journal, run_id: str, *, opening: Callable[[], Record], place: int | None) -> None:
+        self._journal, self._run_id = journal, run_id
+        self._opening, self._place = opening, place
+        self._waiting: list[Record] = []
+        self._turn = asyncio.Lock()
+        self._known: set[str] = set()
+        self._prepared: Sequence[Mapping[str, Any]] | None = None
+        self._shims: Mapping[str, Any] = {}
+        self._written: dict[str, Any] | None = None
+        self._opened = False
+
+    async def open(self, shims: Mapping[str, Any]) -> None:
+        """Write how the run begins.
+
+        Args:
+            shims: what the shims keep: the run's own dict, which is written where it changes.
+
+        Raises:
+            JournalError: it cannot be written, or another process goes on with the run.
+        """
+        self._shims = shims
+        if self._place is None:
+            self._place = len(await asyncio.to_thread(self._journal.load, self._run_id))
+        self._waiting.append(_plain(self._opening()))
+        await self.demand()
+        self._opened = True
+
+    async def demand(self) -> None:
+        """Write all that is not written yet: something that has an effect comes next.
+
+        Raises:
+            JournalError: it cannot be written.
+        """
+        async with self._turn:
+            if not self._waiting:
+                return
+            batch = tuple(self._waiting)
+            saving = asyncio.ensure_future(
+                asyncio.to_thread(self._journal.append, self._run_id, self._place or 0, records=batch)
+            )
+            try:
+                await asyncio.shield(saving)
+            except asyncio.CancelledError:
+                await asyncio.wait((saving,))
+                if saving.exception() is None:
+                    self._wrote(batch)
+                raise
+            self._wrote(batch)
+
+    def prepared(self, messages: Sequence[Mapping[str, Any]] | None) -> None:
+        """The transcript that a turn begins with, where those who attend the run changed it."""
+        self._prepared = messages
+
+    async def reply(self, step: StepResult, said: Said, *, tier: str | None) -> None:
+        """A reply is whole."""
+        messages, self._prepared = self._prepared, None
+        await self._note(
+            kind="reply", step=encoded_step(step), said=list(said), tier=tier, messages=messages and list(messages)
+        )
+
+    async def starts(self, call: Call) -> None:
+        """A tool is to run, once this is written.
+
+        Raises:
+            JournalError: it cannot be written.
+        """
+        self._add(kind="start", call_id=call.call_id or "", digest=digest_of(call.tool, call.input))
+        await self.demand()
+
+    async def result(self, result: ToolResult) -> None:
+        """A call has its answer."""
+        if result.call_id not in self._known:
+            self._known.add(result.call_id)
+            await self._note(kind="result", result=encoded_result(result))
+
+    async def close(self, outcome: Outcome | None, *, failed: bool) -> None:
+        """Write how the run ended, and take out what was for it alone; what cannot be written is logged."""
+        if not self._opened:
+            return
+        self._opened = False
+        self._add(**_ending(outcome, failed))
+        try:
+            await self.demand()
+            await asyncio.to_thread(self._scrub)
+        except JournalError as error:
+            _LOG.warning("the end of run %s is not in its journal: %s", self._run_id, error)
+
+    def _scrub(self) -> None:
+        records = self._journal.load(self._run_id)
+        bare = [scrubbed(record) for record in records]
+        if bare != records:
+            self._journal.replace(self._run_id, len(records), records=bare)
+
+    async def _note(self, **record: Any) -> None:
+        self._add(**record)
+        try:
+            await self.demand()
+        except JournalError as error:
+            _LOG.warning("a step of run %s is not in its journal yet: %s", self._run_id, error)
+
+    def _add(self, **record: Any) -> None:
+        if self._shims != self._written:
+            self._written = record["shims"] = plain_json(self._shims, "shim_state")
+        self._waiting.append(_plain(record))
+
+    def _wrote(self, batch: Sequence[Record]) -> None:
+        self._place = (self._place or 0) + len(batch)
+        del self._waiting[: len(batch)]
+
+
+def _plain(record: Record) -> Record:
+    try:
+        return plain_json(record, str(record["kind"]))  # type: ignore[no-any-return]
+    except (TypeError, ValueError) as error:
+        raise JournalError(f"{error}: a run with a journal is plain JSON") from error
+
+
+def _ending(outcome: Outcome | None, failed: bool) -> dict[str, Any]:
+    if failed or outcome is None or outcome.outcome == "failed" or outcome.reason == CutReason.ABORTED:
+        return {"kind": "stopped"}
+    kind = "paused" if outcome.reason == CutReason.APPROVAL else "end"
+    return {"kind": kind, "outcome": outcome.outcome, "reason": outcome.reason}
+
+
+def scrubbed(record: Record) -> Record:
+    """A record without messages that were for the run alone; of these their places stay."""
+    if record.get("kind") == "resumed":
+        return {**record, "context": []} if record.get("context") else record
+    messages = record.get("messages")
+    if not messages:
+        return record
+    kept, left = parted(messages)
+    return {**record, "messages": list(kept), "left": [list(each) for each in left]} if left else record
