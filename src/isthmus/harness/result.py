@@ -44,6 +44,11 @@ class RunResult:
         return self.outcome.text
 
     @property
+    def finish(self) -> FinishReason | None:
+        """How the last reply ended, a refusal, withheld content and a pause among the ways; None without a reply."""
+        return None if self.outcome.finish is None else FinishReason(self.outcome.finish)
+
+    @property
     def messages(self) -> tuple[Mapping[str, Any], ...]:
         """The transcript: the `history` of the next run."""
         return self.outcome.messages

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isthmus.harness.errors import SnapshotError
+from isthmus.harness.items import as_item
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.pending import ApprovalRequest, pending_in
 from isthmus.harness.plainjson import own_copy, plain_json
@@ -129,6 +130,7 @@ def _items(given: Any, name: str) -> Iterable[Any]:
 
 def _own(items: Iterable[Any], where: str) -> Iterable[Any]:
     for place, item in enumerate(items):
-        if not isinstance(item, PromptSpec):
-            check_form(item, f"{where}[{place}]")
-        yield item if isinstance(item, PromptSpec) else own_copy(item)
+        said = as_item(item)
+        if not isinstance(said, PromptSpec):
+            check_form(said, f"{where}[{place}]")
+        yield said if isinstance(said, PromptSpec) else own_copy(said)
