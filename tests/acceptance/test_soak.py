@@ -13,7 +13,8 @@ AT_ONCE = 500
 async def test_five_hundred_agents_at_once_leave_nothing_behind() -> None:
     """F10, F31: no task, thread, socket, object or memory stays, however the runs end.
 
-    `scripts/soak` does the same for 10,000 runs. Every end is seen: runs that complete, that the server breaks, that are cancelled, closed and left.
+    `scripts/soak` does the same for 10,000 runs. Every end is seen: runs that complete, that the server breaks, that
+    are cancelled, closed and left.
     """
     before = Held.now()
     with other_process() as url:

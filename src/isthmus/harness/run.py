@@ -12,7 +12,15 @@ from msgspec.structs import replace as changed
 
 from isthmus.adapters.views import to_response
 from isthmus.chain.ledger import Attempt
-from isthmus.errors import ChainCut, TierError, TransientError, UnavailableError, UnclassifiedError
+from isthmus.errors import (
+    ChainCut,
+    ModelsException,
+    RunErrorDetails,
+    TierError,
+    TransientError,
+    UnavailableError,
+    UnclassifiedError,
+)
 from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import Runner
@@ -276,6 +284,8 @@ class Run:
         self.collect()
         spent = self.state.spent
         self.outcome = outcome = replace(outcome, attempts=self.earlier, usage=spent.usage, usage_missing=spent.missing)
+        if outcome.outcome == "failed" and isinstance(outcome.error, ModelsException):
+            outcome.error.run_data = RunErrorDetails(to_response(self.replies[-1]) if self.replies else None)
         ended(self.op, self.context, outcome=outcome)
 
     def collect(self) -> None:
