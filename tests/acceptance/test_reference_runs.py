@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from isthmus.errors import ChainExhausted, ModelsException, TransientError
+from isthmus.chain import Budget, define_chain
+from isthmus.errors import ChainExhausted, ModelsException, TransientError, UnavailableError
 from isthmus.harness import AgentDescriptor, BoundShim, DefaultAgent, RunEvent, RunnerHooks, RunState, Shim
 from isthmus.models import Tools, internal_message, is_ephemeral_message, is_internal_message
 from isthmus.models.events import Text
@@ -251,3 +253,60 @@ async def test_a_failed_state_leaves_the_conversation() -> None:
     with pytest.raises(ChainExhausted):
         await agent.run(RunState(history=[{"role": "user", "content": "other"}]))
     assert agent.run_state == before
+
+
+async def test_the_tries_of_a_chain_are_events_of_the_run() -> None:
+    """The end of each model call lists its tries, of each tier, and what followed; in the event's JSON too."""
+    first = Turns([UnavailableError("down")], says("never"), id="first")
+    second = Turns(asks(call("look")), says("done"), id="second")
+    agent = described(define_chain(id="c", tiers=[first, second]), tools=[look])
+    events = [event async for event in agent.run_events("go") if event.kind == "llm_end"]
+    told = [
+        [(each.tier, each.error_class, each.next, each.finish) for each in event.attempts or ()] for event in events
+    ]
+    assert told == [
+        [("first", "unavailable", "fallback", None), ("second", None, None, "tool-calls")],
+        [("second", None, None, "stop")],
+    ]
+    shown = events[0].to_dict()["payload"]["attempts"]
+    assert [(each["tier"], each.get("class")) for each in shown] == [("first", "unavailable"), ("second", None)]
+    assert json.loads(events[0].dumps())["payload"]["attempts"] == shown
+
+
+async def test_the_tries_of_a_call_that_fails_are_told_too() -> None:
+    """Its end has no reply, and says what was tried."""
+    ends: list[RunEvent] = []
+    stream = described(Turns([UnavailableError("down")])).run_events("go")
+
+    async def read() -> None:
+        async for event in stream:
+            if event.kind == "llm_end":
+                ends.append(event)
+
+    with pytest.raises(ChainExhausted):
+        await read()
+    assert [(each.error_class, each.next) for each in ends[0].attempts or ()] == [("unavailable", "fallback")]
+    assert ends[0].response is None
+
+
+async def test_a_budget_of_the_chain_ends_a_run_inside_it() -> None:
+    """The steps of the chain's budget count in the run; what there was is returned, and the next run has them anew."""
+    chain = define_chain(id="c", tiers=[Turns(asks(call("look")))], budget=Budget(steps=2))
+    agent = described(chain, tools=[look])
+    for _ in range(2):
+        result = await agent.run("go")
+        assert (result.outcome.outcome, result.outcome.reason, result.turn_count) == ("cut", "budget-steps", 2)
+
+
+async def test_a_reply_that_was_cut_goes_on_inside_the_run() -> None:
+    """Each part is a model call with its own events; what is read is joined, and the history has one answer."""
+    agent = described(Turns(says("one two", finish="length"), says(" three")))
+    texts, ends = [], 0
+    async with agent.run_events("go") as stream:
+        async for event in stream:
+            ends += event.kind == "llm_end"
+            if event.model_event is not None and event.model_event.text:
+                texts.append(event.model_event.text)
+        result = await stream.result()
+    assert ("".join(texts), result.text, ends) == ("one two three", "one two three", 2)
+    assert [message["content"] for message in result.run_state.history] == ["go", "one two three"]

@@ -389,7 +389,8 @@ class Run:
             crew.at("turn_prepared", self.state)
         elif isinstance(effect, Heard):
             broken = effect.step is None or effect.step.finish == FinishReason.ERROR_POST
-            await crew.heard(None if effect.step is None or broken else to_response(effect.step))
+            response = None if effect.step is None or broken else to_response(effect.step)
+            await crew.heard(response, getattr(self.active, "attempts", ())[self.tries :])
         elif isinstance(self.effects[0], CallModel):
             self.announced = self.effects[0] = await crew.announce(self.effects[0])
 
