@@ -24,7 +24,7 @@ from isthmus.harness import (
     Shim,
     keep_whole,
 )
-from isthmus.harness.history import paired
+from isthmus.harness.pairing import paired
 from isthmus.models import internal_message
 from support.turns import Turns, asks, call, says
 
