@@ -111,6 +111,11 @@ def _of_a_plain_tool(place: Place) -> DefaultAgent:
     return described(Turns(asks(call("work", "a")), says("never")), tools=[work])
 
 
+def _of_an_agent_at_work_for_it(place: Place) -> DefaultAgent:
+    helper = AgentDescriptor(name="helper", model=Silent(place, Text("a")), description="Helps.")
+    return described(Turns(asks(call("helper", "a")), says("never")), tools=[helper.as_tool()])
+
+
 def _of_a_hook(place: Place) -> DefaultAgent:
     class Waits(RunnerHooks):
         async def on_llm_start(self, run: Any, messages: Any) -> None:
@@ -140,6 +145,7 @@ MAKERS = [
     _of_an_async_tool,
     _of_tools_side_by_side,
     _of_a_plain_tool,
+    _of_an_agent_at_work_for_it,
     _of_a_hook,
     _of_a_shim,
 ]
