@@ -12,15 +12,7 @@ from msgspec.structs import replace as changed
 
 from isthmus.adapters.views import to_response
 from isthmus.chain.ledger import Attempt
-from isthmus.errors import (
-    ChainCut,
-    ModelsException,
-    RunErrorDetails,
-    TierError,
-    TransientError,
-    UnavailableError,
-    UnclassifiedError,
-)
+from isthmus.errors import ChainCut, TierError, TransientError, UnavailableError, UnclassifiedError
 from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import Runner
@@ -45,7 +37,7 @@ from isthmus.harness.observed import answered, around_tools, begun, ended
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.passage import Passage
 from isthmus.harness.recovery import Comeback, claimed
-from isthmus.harness.result import RunResult
+from isthmus.harness.result import RunResult, say_how_far
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.runlog import RunLog
 from isthmus.harness.state import RunState
@@ -284,8 +276,7 @@ class Run:
         self.collect()
         spent = self.state.spent
         self.outcome = outcome = replace(outcome, attempts=self.earlier, usage=spent.usage, usage_missing=spent.missing)
-        if outcome.outcome == "failed" and isinstance(outcome.error, ModelsException):
-            outcome.error.run_data = RunErrorDetails(to_response(self.replies[-1]) if self.replies else None)
+        say_how_far(outcome, self.replies)
         ended(self.op, self.context, outcome=outcome)
 
     def collect(self) -> None:
