@@ -1,7 +1,8 @@
 """A scripted chat server on loopback, in a process of its own, so that its cost is not the client's.
 
 `/fast/…` sends 500 chunks at once, `/paced/…` 60 of them, one every 20 ms, `/slow/…` one chunk and then nothing,
-`/one/…` a short reply at once; any of them answers whole when the request does not ask for a stream. `/down/…` is 503.
+`/one/…` a short reply at once, `/round/…` a call of the tool `double` and, once that is answered, a short reply; any of
+them answers whole when the request does not ask for a stream. `/down/…` is 503.
 Prints its port, and ends when its standard input closes.
 """
 
@@ -70,6 +71,40 @@ ONE = HEAD + b"".join(map(framed, [chunk(TEXT), *END])) + b"0\r\n\r\n"
 WHOLE_REPLY = (
     f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(WHOLE)}\r\n\r\n".encode() + WHOLE
 )
+CALL = {"id": "call_0123456789abcdefghijklmn", "type": "function"}
+CALL |= {"function": {"name": "double", "arguments": '{"n":21}'}}
+CALL_DELTAS: list[dict[str, object]] = [
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"index": 0, **CALL, "function": {"name": "double", "arguments": ""}}],
+    },
+    *({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in ('{"n"', ":21", "}")),
+]
+WORDS = 8
+
+
+def changed(delta: object, finish: str | None = None) -> bytes:
+    """A chunk with this delta in place of its text."""
+    body = json.loads(chunk(None, finish)[6:])
+    body["choices"][0]["delta"] = delta
+    return b"data: " + json.dumps(body, separators=(",", ":")).encode() + b"\n\n"
+
+
+def whole_round(message: dict[str, object], finish: str) -> bytes:
+    """A whole reply with this message."""
+    body = json.loads(WHOLE)
+    body["choices"][0] |= {"message": {"role": "assistant", **message}, "finish_reason": finish}
+    data = json.dumps(body, separators=(",", ":")).encode()
+    return f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
+
+
+ROUND_CALL = (
+    HEAD + b"".join(map(framed, [*map(changed, CALL_DELTAS), changed({}, "tool_calls"), *END[1:]])) + b"0\r\n\r\n"
+)
+ROUND_TEXT = HEAD + b"".join(map(framed, [chunk(TEXT)] * WORDS + END)) + b"0\r\n\r\n"
+ROUND_WHOLE_CALL = whole_round({"content": None, "tool_calls": [CALL]}, "tool_calls")
+ROUND_WHOLE_TEXT = whole_round({"content": TEXT * WORDS}, "stop")
 DOWN_BODY = b'{"error":{"message":"The server is overloaded","type":"server_error","param":null,"code":null}}'
 DOWN = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(DOWN_BODY)
@@ -107,6 +142,11 @@ class Server(asyncio.Protocol):
     def answer(self, mode: str, body: bytes) -> None:
         if mode == "down":
             self.transport.write(DOWN)
+        elif mode == "round":
+            plain = body.replace(b" ", b"")
+            streamed, answered = b'"stream":true' in plain, b'"role":"tool"' in plain
+            replies = (ROUND_CALL, ROUND_TEXT) if streamed else (ROUND_WHOLE_CALL, ROUND_WHOLE_TEXT)
+            self.transport.write(replies[answered])
         elif b'"stream":true' not in body.replace(b" ", b""):
             self.transport.write(WHOLE_REPLY)
         elif mode in ("fast", "one"):

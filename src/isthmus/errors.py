@@ -83,7 +83,7 @@ class RunErrorDetails:
     """How far a run had come when it failed.
 
     Args:
-        raw_response: the reply that it failed over, or None.
+        raw_response: the last reply that it had had (`ModelResponse`), or None.
     """
 
     raw_response: Any = None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ToolNameCollisionError,
     )
     from isthmus.harness.helpers import DefaultAgentTool, DefaultHandoff
+    from isthmus.harness.historylimit import HistoryLimitShim
     from isthmus.harness.journal import Journal, SqliteJournal
     from isthmus.harness.limits import Limits
     from isthmus.harness.mcp import McpShim
@@ -70,6 +71,7 @@ _PLACES = {
     "DefaultHandoff": "isthmus.harness.helpers",
     "DelegatingBoundShim": "isthmus.harness.shims",
     "DelegatingShim": "isthmus.harness.shims",
+    "HistoryLimitShim": "isthmus.harness.historylimit",
     "HttpServer": "isthmus.harness.mcpservers",
     "INHERIT_TOOLS": "isthmus.harness.toolconfig",
     "Journal": "isthmus.harness.journal",
@@ -139,6 +141,7 @@ __all__ = [
     "DefaultHandoff",
     "DelegatingBoundShim",
     "DelegatingShim",
+    "HistoryLimitShim",
     "HttpServer",
     "Journal",
     "JournalError",

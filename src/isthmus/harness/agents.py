@@ -23,11 +23,12 @@ from isthmus.harness.recipe import Order, Recipe
 from isthmus.harness.result import RunResult
 from isthmus.harness.resume import Resume
 from isthmus.harness.runnerhooks import RunnerHooks
-from isthmus.harness.runstream import RunEventStream, RunStream
+from isthmus.harness.runstream import RunEventStream, RunStream, closed_by
 from isthmus.harness.snapshot import AgentId, AgentSnapshot, as_agent_id
 from isthmus.harness.state import RunState
 from isthmus.harness.stores import JsonFileStateStore, StateStore
 from isthmus.harness.toolconfig import ToolConfig, ToolSet
+from isthmus.models.cancellation import CancellationToken
 from isthmus.models.promptspec import PromptSpec
 
 
@@ -249,7 +250,12 @@ class DefaultAgent:
         )
 
     async def run(
-        self, input: RunInput, history: Sequence[Item] = (), *, metadata: Mapping[str, Any] | None = None
+        self,
+        input: RunInput,
+        history: Sequence[Item] = (),
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
     ) -> RunResult:
         """Run to the end. A run that is cut returns what there is; its `outcome` says why.
 
@@ -258,6 +264,8 @@ class DefaultAgent:
                 takes the place of the agent's conversation.
             history: the transcript before it, as an earlier run left it; never changed.
             metadata: what tools find in their context.
+            cancellation_token: stops the run from any thread, as closing a stream does: the result is cut, its reason
+                "aborted", and the conversation stays as it was.
 
         Raises:
             TypeError: the input is neither text nor messages.
@@ -266,7 +274,8 @@ class DefaultAgent:
             TierError: the run failed, without any answer.
             StateConflictError: somebody else has changed the store; the conversation is as it was.
         """
-        async with self.run_stream(input, history, metadata=metadata) as stream:
+        stream = self.run_stream(input, history, metadata=metadata)
+        async with stream, closed_by(cancellation_token, stream):
             return await stream.result()
 
     async def resume(

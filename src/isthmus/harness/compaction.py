@@ -62,6 +62,25 @@ def keep_whole(transient_state: dict[str, Any], *origins: str) -> None:
     transient_state[_WHOLE] = frozenset(origins) | transient_state.get(_WHOLE, frozenset())
 
 
+def whole_origins(transient_state: Mapping[str, Any]) -> frozenset[str]:
+    """The origins whose messages are to be kept whole in this run."""
+    return frozenset(transient_state.get(_WHOLE, ()))
+
+
+def parted(messages: Sequence[Message], whole: frozenset[str]) -> tuple[list[Message], list[Message]]:
+    """What stays of the beginning of a transcript that is to go, and what does not.
+
+    Instructions stay, what lives for this run alone, and internal messages of these origins; of a call and its result
+    either both stay or none.
+    """
+    stays = [lasts(message) or any(is_internal_message(message, origin) for origin in whole) for message in messages]
+    ids = [frozenset().union(*call_and_result_ids(message)) for message in messages]
+    needed = frozenset().union(*(each for each, kept in zip(ids, stays, strict=True) if kept))
+    kept = [message for at, message in enumerate(messages) if stays[at] or ids[at] & needed]
+    gone = [message for at, message in enumerate(messages) if not (stays[at] or ids[at] & needed)]
+    return kept, gone
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sizes:
     """How much of a window goes to what, in tokens."""
@@ -151,7 +170,7 @@ class _BoundCompaction(BoundShim):
         if tokens < max(sizes.trigger, self._not_before) or _compacted_elsewhere(turn):
             return
         cut = _cut(state.history, sizes.keep / _ratio(state), self._shim.keep_messages)
-        old = _Old.of(state.history[:cut], turn.transient_state.get(_WHOLE, frozenset()))
+        old = _Old.of(state.history[:cut], whole_origins(turn.transient_state))
         if old.tokens <= sizes.summary:
             return
         # What failed is not tried again before the conversation has grown.
@@ -288,14 +307,8 @@ class _Old:
 
     @classmethod
     def of(cls, messages: Sequence[Message], whole: frozenset[str]) -> _Old:
-        """Divide what stands before the cut; of a call and its result either both stay or none."""
-        stays = [
-            lasts(message) or any(is_internal_message(message, origin) for origin in whole) for message in messages
-        ]
-        ids = [frozenset().union(*call_and_result_ids(message)) for message in messages]
-        needed = frozenset().union(*(each for each, kept in zip(ids, stays, strict=True) if kept))
-        kept = [message for at, message in enumerate(messages) if stays[at] or ids[at] & needed]
-        gone = [message for at, message in enumerate(messages) if not (stays[at] or ids[at] & needed)]
+        """Divide what stands before the cut."""
+        kept, gone = parted(messages, whole)
         earlier = [message for message in gone if is_internal_message(message, CompactionShim.name)]
         leading = 0
         while leading < len(kept) and kept[leading].get("role") in ("system", "developer"):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from inspect import isawaitable
 from typing import Any
 
+from isthmus.chain.ledger import Attempt
 from isthmus.harness.agenttool import AgentTool
 from isthmus.harness.effects import CallModel, Prepared
 from isthmus.harness.loopstate import LoopState
@@ -144,10 +145,10 @@ class Crew:
         self._publish(RunEventKind.LLM_START, messages=ctx.messages)
         return effect if ctx is effect.ctx else replace(effect, ctx=ctx)
 
-    async def heard(self, response: ModelResponse | None) -> None:
-        """A model call is over; None if it failed."""
+    async def heard(self, response: ModelResponse | None, attempts: Sequence[Attempt] = ()) -> None:
+        """A model call is over, after these tries; None if it failed."""
         self._calling = False
-        self._publish(RunEventKind.LLM_END, response=response)
+        self._publish(RunEventKind.LLM_END, response=response, attempts=attempts)
         await self._tell("on_llm_end", response)
         if response is not None and self._turn is not None:
             for bound in self._bound:

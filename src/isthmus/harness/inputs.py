@@ -5,46 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from isthmus.harness.items import as_item
 from isthmus.harness.resume import Resume
 from isthmus.harness.state import RunState
-from isthmus.models.messages import MessageRole, check_form
+from isthmus.models.messages import check_form
 from isthmus.models.promptspec import PromptSpec, render_user_messages
+from isthmus.models.responses import ModelResponse
 
 Message: TypeAlias = Mapping[str, Any]
-Item: TypeAlias = Message | PromptSpec[Any]
-RunInput: TypeAlias = str | Item | Sequence[Item] | RunState | Resume
+Item: TypeAlias = Message | PromptSpec[Any] | ModelResponse | str | list[Any] | object
+RunInput: TypeAlias = str | Message | PromptSpec[Any] | Sequence[Item] | RunState | Resume
 
 
 def history_items(history: Sequence[Item]) -> tuple[Item, ...]:
-    """The items of a history.
+    """The items of a history, as messages and prompts.
 
     Raises:
         TypeError: it is no sequence of messages.
     """
     if isinstance(history, str | bytes | Mapping | PromptSpec) or not hasattr(history, "__iter__"):
         raise TypeError(f"history must be a sequence of messages, not {type(history).__name__}")
-    return tuple(history)
+    return tuple(map(as_item, history))
 
 
 def input_items(input: RunInput) -> tuple[Item, ...]:
     """The items of an input; a state brings none beside its history, and a run that is taken up has its own.
 
     Raises:
-        TypeError: it is neither text, nor a message, nor a prompt, nor a sequence of these, nor a state.
+        TypeError: it is neither text, nor a message, nor a prompt, nor a sequence of items, nor a state.
     """
     if isinstance(input, RunState | Resume):
         return ()
-    if isinstance(input, str):
-        return ({"role": MessageRole.USER.value, "content": input},)
-    if isinstance(input, Mapping | PromptSpec):
-        return (input,)
-    items = tuple(input) if hasattr(input, "__iter__") else ()
-    if hasattr(input, "__iter__") and all(isinstance(item, Mapping | PromptSpec) for item in items):
-        return items
-    kind = type(input).__name__
-    raise TypeError(
-        f"input must be text, a message, a prompt or a sequence of these, a RunState or a Resume, not {kind}"
-    )
+    if isinstance(input, str | Mapping | PromptSpec):
+        return (as_item(input),)
+    if isinstance(input, bytes) or not hasattr(input, "__iter__"):
+        kind = type(input).__name__
+        raise TypeError(
+            f"input must be text, a message, a prompt or a sequence of these, a RunState or a Resume, not {kind}"
+        )
+    return tuple(map(as_item, input))
 
 
 def messages_of(items: Sequence[Item], where: str) -> Iterator[Message]:
@@ -54,6 +53,7 @@ def messages_of(items: Sequence[Item], where: str) -> Iterator[Message]:
         InvalidRequestError: a message is none; names its place.
         PromptError: a prompt cannot be rendered, or has no user message.
     """
+    item: Any
     for place, item in enumerate(items):
         if isinstance(item, PromptSpec):
             yield from render_user_messages(item)

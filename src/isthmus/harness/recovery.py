@@ -238,7 +238,7 @@ def begun_record(state: RunState, *, agent: str, messages: Sequence[Message], br
         "messages": messages,
         "brief": brief,
         "origin": {
-            "responses": state.responses,
+            "responses": list(state.responses),
             "shim_state": state.shim_state,
             "turn_count": state.turn_count,
             "revision": state.revision,

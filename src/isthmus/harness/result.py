@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from isthmus.adapters.views import to_response
 from isthmus.chain.ledger import Attempt
-from isthmus.errors import CutReason
+from isthmus.errors import CutReason, ModelsException, RunErrorDetails
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.pending import ApprovalRequest, pending_in
 from isthmus.harness.state import RunState
@@ -42,6 +42,11 @@ class RunResult:
     def text(self) -> str:
         """The text of the last answer."""
         return self.outcome.text
+
+    @property
+    def finish(self) -> FinishReason | None:
+        """How the last reply ended, a refusal, withheld content and a pause among the ways; None without a reply."""
+        return None if self.outcome.finish is None else FinishReason(self.outcome.finish)
 
     @property
     def messages(self) -> tuple[Mapping[str, Any], ...]:
@@ -91,6 +96,12 @@ class RunResult:
         """
         answer = to_builtins(self.final_output, enc_hook=_plain)
         return {"final_output": answer, **self.outcome.to_dict(include_internal=include_internal)}
+
+
+def say_how_far(outcome: Outcome, replies: tuple[StepResult, ...]) -> None:
+    """Enter in the error behind a failed run the last reply that it had had."""
+    if outcome.outcome == "failed" and isinstance(outcome.error, ModelsException):
+        outcome.error.run_data = RunErrorDetails(to_response(replies[-1]) if replies else None)
 
 
 def _plain(value: Any) -> Any:

@@ -37,7 +37,7 @@ from isthmus.harness.observed import answered, around_tools, begun, ended
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.passage import Passage
 from isthmus.harness.recovery import Comeback, claimed
-from isthmus.harness.result import RunResult
+from isthmus.harness.result import RunResult, say_how_far
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.runlog import RunLog
 from isthmus.harness.state import RunState
@@ -276,6 +276,7 @@ class Run:
         self.collect()
         spent = self.state.spent
         self.outcome = outcome = replace(outcome, attempts=self.earlier, usage=spent.usage, usage_missing=spent.missing)
+        say_how_far(outcome, self.replies)
         ended(self.op, self.context, outcome=outcome)
 
     def collect(self) -> None:
@@ -379,7 +380,8 @@ class Run:
             crew.at("turn_prepared", self.state)
         elif isinstance(effect, Heard):
             broken = effect.step is None or effect.step.finish == FinishReason.ERROR_POST
-            await crew.heard(None if effect.step is None or broken else to_response(effect.step))
+            response = None if effect.step is None or broken else to_response(effect.step)
+            await crew.heard(response, getattr(self.active, "attempts", ())[self.tries :])
         elif isinstance(self.effects[0], CallModel):
             self.announced = self.effects[0] = await crew.announce(self.effects[0])
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from isthmus.chain.ledger import Attempt
 from isthmus.models.eventjson import event_dict, event_text
 from isthmus.models.events import Call
 from isthmus.models.executor import ToolResult
@@ -67,6 +68,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
         model_event: with "model_stream": the model's event.
         messages: with "llm_start": the transcript that is sent.
         response: with "llm_end": the reply; None if there was none.
+        attempts: with "llm_end": every try of the call, of whichever tier, with what followed from it.
         call: with "tool_start", "tool_end" and "tool_approval": the call.
         result: with "tool_end": its answer.
         is_delegation: with "tool_start" and "tool_end": whether the tool is an agent.
@@ -84,6 +86,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     model_event: ModelStreamEvent | None = None
     messages: Sequence[Mapping[str, Any]] | None = None
     response: ModelResponse | None = None
+    attempts: Sequence[Attempt] | None = None
     call: Call | None = None
     result: ToolResult | None = None
     is_delegation: bool = False

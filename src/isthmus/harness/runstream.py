@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ from isthmus.harness.outcome import Outcome
 from isthmus.harness.result import RunResult
 from isthmus.harness.run import Begun, Run
 from isthmus.harness.state import RunState
+from isthmus.models.cancellation import CancellationToken
 from isthmus.models.contract import Timeouts
 from isthmus.models.stream import Watchdog
 
@@ -120,3 +122,29 @@ class RunEventStream(RunStream):
     """
 
     __slots__ = ()
+
+
+@asynccontextmanager
+async def closed_by(token: CancellationToken | None, stream: RunStream) -> AsyncGenerator[None, None]:
+    """Close a stream as soon as a token is cancelled; one that is already lets no model be called.
+
+    Args:
+        token: None closes nothing.
+        stream: what may still be unread.
+    """
+    if token is None:
+        yield
+        return
+    if token.cancelled:
+        await stream.aclose()
+
+    async def watch() -> None:
+        await token.wait()
+        await stream.aclose()
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)

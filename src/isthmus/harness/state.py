@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isthmus.harness.errors import SnapshotError
+from isthmus.harness.items import as_item
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.pending import ApprovalRequest, pending_in
 from isthmus.harness.plainjson import own_copy, plain_json
+from isthmus.harness.replies import Replies
 from isthmus.models.internal import lasting_messages
 from isthmus.models.messages import check_form, without_reserved
 from isthmus.models.promptspec import PromptSpec
@@ -57,7 +59,7 @@ class RunState:
             if type(value) is not int or value < 0:
                 raise ValueError(f"RunState.{name}={value!r}: must be a whole number from 0")
         self.history = tuple(_own(_items(self.history, "history"), "RunState.history"))
-        self.responses = tuple(own_copy(item) for item in _items(self.responses, "responses"))
+        self.responses = Replies(_items(self.responses, "responses"))
         self.shim_state = {key: own_copy(value) for key, value in self.shim_state.items()}
 
     def copy(self) -> RunState:
@@ -82,7 +84,7 @@ class RunState:
         return RunState(
             self.instructions,
             outcome.messages,
-            (*self.responses, *said),
+            Replies(self.responses) + said,
             self.shim_state,
             self.turn_count + outcome.steps,
             self.revision + committed,
@@ -110,7 +112,7 @@ class RunState:
         fields = {
             "instructions": self.instructions,
             "history": lasting_messages(self.history),
-            "responses": self.responses,
+            "responses": list(self.responses),
             "shim_state": self.shim_state,
             "turn_count": self.turn_count,
             "task_id": self.task_id,
@@ -129,6 +131,7 @@ def _items(given: Any, name: str) -> Iterable[Any]:
 
 def _own(items: Iterable[Any], where: str) -> Iterable[Any]:
     for place, item in enumerate(items):
-        if not isinstance(item, PromptSpec):
-            check_form(item, f"{where}[{place}]")
-        yield item if isinstance(item, PromptSpec) else own_copy(item)
+        said = as_item(item)
+        if not isinstance(said, PromptSpec):
+            check_form(said, f"{where}[{place}]")
+        yield said if isinstance(said, PromptSpec) else own_copy(said)
