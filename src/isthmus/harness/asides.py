@@ -119,7 +119,9 @@ class Asides:
             said = {event.call_id for event in events if isinstance(event, Call)}
             events += tuple(call for given, call in self._fresh.items() if given not in said)
         if events != step.events:
-            step = changed(step, events=events)
+            # With nothing but repetitions there is nothing to run, and the reply stands as the answer that it is.
+            over = step.finish == FinishReason.TOOL_CALLS and not any(isinstance(event, Call) for event in events)
+            step = changed(step, events=events, finish=FinishReason.STOP if over else step.finish)
         return step, None if broken else self._continued
 
     async def collect(self, effect: Collect) -> AsyncGenerator[ToolResult | RunEvent, None]:
