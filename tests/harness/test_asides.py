@@ -104,7 +104,7 @@ async def test_a_call_runs_before_the_reply_is_over() -> None:
 
 
 async def test_results_go_as_they_become_ready() -> None:
-    """With nothing to send the first result is waited for; the next one goes with a later turn, in the order of ends."""
+    """With nothing to send the first result is waited for; the next goes with a later turn, in the order of ends."""
     desk = Desk()
     calls = [call("look", f"c{number}", name=name) for number, name in enumerate("abc", 1)]
     model = Turns(turn(*calls, text="one"), says("two"), says("three"), says("four"))
@@ -154,7 +154,7 @@ async def test_other_calls_do_not_wait_for_them() -> None:
 
 
 async def test_a_repeated_call_runs_once() -> None:
-    """Told of again in the same reply, or in a later one, before and after its result: one run, one call, one result."""
+    """Told of again in the same reply, or in a later one: one run, one call in the history, one result."""
     desk = Desk().opened()
     same = call("look", "c1", name="a")
     model = Turns([*turn(same)[:1], *turn(same)], turn(same, text="again"), says("Done"))
@@ -168,7 +168,7 @@ async def test_a_repeated_call_with_other_arguments_fails_the_run() -> None:
     """One id stands for one call; what runs is stopped, and named on the error."""
     desk = Desk()
     model = Turns([*turn(call("look", "c1", name="a"))[:1], Text("x"), 0.01, *turn(call("look", "c1", name="b"))])
-    with pytest.raises(ModelBehaviorError, match=r"^Repeated call ID changed its arguments\.$") as caught:
+    with pytest.raises(ModelBehaviorError, match=r"^Repeated call ID changed its arguments\.") as caught:
         await described(model, desk).run("go")
     assert (desk.began, desk.stopped) == (["a"], ["a"])
     assert caught.value.__notes__ == ["asynchronous calls whose results were not delivered: c1"]
@@ -202,9 +202,8 @@ async def test_a_call_that_may_not_be_made_fails_the_run(name: str, policy: Any,
 async def test_budgets_are_shared_with_ordinary_calls() -> None:
     """A tool whose calls are used up by one kind is not offered to the other."""
     desk = Desk().opened()
-    model = Turns(
-        turn(call("look", "c1", name="a")), [call("look", "c2", name="b"), Finish("tool-calls")], says("Done")
-    )
+    ordinary = [call("look", "c2", name="b"), Finish("tool-calls")]
+    model = Turns(turn(call("look", "c1", name="a")), ordinary, says("Done"))
     result = await described(model, desk, policy={"tool_call_limits": {"look": 1}}).run("go")
     assert desk.began == ["a"]
     assert model.seen[1].tools == ()
@@ -230,7 +229,7 @@ async def test_a_call_that_times_out_is_not_tried_again() -> None:
     assert "timed out after 0.02s (1 attempts)" in result.messages[2]["content"]
 
 
-class Told_(RunnerHooks):
+class Diary(RunnerHooks):
     """Writes down what it is told, and fails where it is to."""
 
     def __init__(self, log: list[str], fails: str = "") -> None:
@@ -281,7 +280,7 @@ async def test_hooks_and_events_tell_of_them() -> None:
         ],
         says("Done"),
     )
-    stream = described(model, desk, hooks=Told_(log)).run_events("go")
+    stream = described(model, desk, hooks=Diary(log)).run_events("go")
     kinds = [event.kind if event.model_event is None else event.model_event.kind async for event in stream]
     assert log == ["start c1", "end c1 ok"]
     assert kinds.index("tool_start") < kinds.index("text_delta") < kinds.index("llm_end")
@@ -294,7 +293,7 @@ async def test_a_hook_that_fails_fails_the_run() -> None:
     desk = Desk().opened()
     model = Turns(turn(call("look", "c1", name="a")), says("Done"))
     with pytest.raises(KeyError, match="start"):
-        await described(model, desk, hooks=Told_([], "start")).run("go")
+        await described(model, desk, hooks=Diary([], "start")).run("go")
     assert desk.began == []
     assert not tasks()
 
@@ -316,7 +315,7 @@ async def test_a_stop_ends_the_calls_before_the_shims(how: str) -> None:
             log.append("call ends")
 
     made = AgentDescriptor(name="a", model=model, tools=Tools([look]), shims=[Leaving(log)])
-    stream = DefaultAgent(descriptor=made, hooks=Told_(log)).run_stream("go")
+    stream = DefaultAgent(descriptor=made, hooks=Diary(log)).run_stream("go")
 
     async def go() -> None:
         async for _ in stream:
