@@ -59,7 +59,7 @@ class Stage:
         self.sent: list[str] = []
         self.applied: list[str] = []
         self.stopped = ""
-        self.ended = False
+        self.ended = self.idle = False
         self._asynchronous: list[str] = []
         self._waiting: list[str] = []
         self._queued: list[tuple[str, str]] = []
@@ -86,10 +86,12 @@ class Stage:
     async def play(self, peer: Peer) -> None:
         """One connection."""
         while not self.stopped:
+            self.idle = True
             try:
                 request = await peer.hear()
             except EOFError:
                 return
+            self.idle = False
             before = request.get("previous_response_id")
             assert before == (f"r{self._number}" if self._number else None)
             for item in request["input"]:
@@ -195,12 +197,11 @@ class Stage:
                 assert isinstance(event, RunEvent) == (self.way == "run_events")
 
     async def let_go(self) -> None:
-        """Let every tool end once the provider has nothing more to do."""
+        """Let a tool end where nothing else can go on: the provider has said all, and the run waits."""
         while not self.stopped and not self.ended:
-            await asyncio.sleep(0.005)
-            if next(self.actions, None) is None:
-                for gate in self.gates:
-                    gate.set()
+            await asyncio.sleep(0.01)
+            for gate in [each for each in self.gates if self.idle and not each.is_set()][:1]:
+                gate.set()
 
 
 async def staged(actions: list[str], way: str) -> tuple[Stage, BaseException | None]:
