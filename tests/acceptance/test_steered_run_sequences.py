@@ -173,7 +173,13 @@ class Stage:
         self.sent += texts
         sending = asyncio.gather(*(self._steer(text) for text in texts))
         for _ in texts:
-            self._waiting.append((await peer.hear("response.steer"))["input"])
+            message = await peer.hear("response.steer")
+            into, text = message["previous_response_id"], message["input"]
+            if into == peer.response["id"]:
+                self._waiting.append(text)
+            else:
+                # It was sent before the client had read that this response is over.
+                await peer.refuse("response_not_active", text, into=into)
         await sending
 
     async def _steer(self, text: str) -> None:
