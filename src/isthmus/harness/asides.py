@@ -16,8 +16,9 @@ from typing import Any, Protocol
 from msgspec.structs import replace as changed
 
 from isthmus.errors import ModelBehaviorError
+from isthmus.harness.docket import Docket, planned
 from isthmus.harness.effects import CallModel, Collect, Collected
-from isthmus.harness.following import begun, joined, terms
+from isthmus.harness.following import begun, joined, left_out, terms
 from isthmus.harness.history import Message, fresh_id, with_id
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.outcome import Outcome
@@ -50,14 +51,16 @@ class Asides:
         # Every call by the provider's id, and those of the reply that is being read.
         self._known: dict[str, Call] = {}
         self._fresh: dict[str, Call] = {}
-        self._tasks: dict[str, asyncio.Task[ToolResult]] = {}
-        self._ready: deque[asyncio.Task[ToolResult]] = deque()
+        self._tasks: dict[str, asyncio.Task[ToolResult | None]] = {}
+        self._ready: deque[asyncio.Task[ToolResult | None]] = deque()
         self._arrived: asyncio.Future[None] | None = None
         self._continued: ModelStreamEvent | None = None
+        self._joined: list[dict[str, Any]] = []
+        self._reviews: list[asyncio.Future[None]] = []
 
     def begin(self) -> frozenset[str]:
         """A reply begins; the calls of earlier ones, which it may repeat."""
-        self._fresh, self._continued = {}, None
+        self._fresh, self._continued, self._joined, self._reviews = {}, None, [], []
         return frozenset(self._known)
 
     def take(self, event: ModelStreamEvent) -> None:
@@ -75,6 +78,7 @@ class Asides:
             if run.sent is not None:
                 run.sent = _joined(run.sent, run.state, event.input_messages)
             run.state = joined(run.state, event.input_messages)
+            self._joined += event.input_messages
 
     def _dispatch(self, call: Call) -> None:
         given = call.call_id or ""
@@ -89,16 +93,35 @@ class Asides:
         used = run.state.used
         run.state = begun(run.state, call)
         self._known[given] = self._fresh[given] = call
-        self._tasks[call.call_id or ""] = task = asyncio.create_task(self._work(call, terms(run.state), used=used))
+        reviewed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reviews.append(reviewed)
+        task = asyncio.create_task(self._work(call, terms(run.state), used=used, reviewed=reviewed))
+        self._tasks[call.call_id or ""] = task
         task.add_done_callback(self._done)
 
-    def _done(self, task: asyncio.Task[ToolResult]) -> None:
+    def _done(self, task: asyncio.Task[ToolResult | None]) -> None:
         self._ready.append(task)
         if self._arrived is not None and not self._arrived.done():
             self._arrived.set_result(None)
 
-    async def _work(self, call: Call, tools: Tools, *, used: Mapping[str, int]) -> ToolResult:
+    async def _work(
+        self, call: Call, tools: Tools, *, used: Mapping[str, int], reviewed: asyncio.Future[None]
+    ) -> ToolResult | None:
+        """The result of a call; None where it waits for a decision, and so with the ordinary ones of its reply."""
         run = self._run
+        try:
+            rulings = {} if run.crew is None else await run.crew.review([call])
+            plan = planned([call], Docket(), rulings=rulings)
+            if plan.asked:
+                run.state = left_out(run.state, call)
+                del self._tasks[call.call_id or ""]
+                return None
+        finally:
+            if not reviewed.done():
+                reviewed.set_result(None)
+        for known in plan.answered.values():
+            await tell(run, call, known)
+            return known
         results = ToolExecutor(around=around(run, None)).results(
             [call], tools=tools, context=run.context, used=used, on_tool_start=starting(run)
         )
@@ -106,6 +129,23 @@ class Asides:
             result = await anext(results)
         await tell(run, call, result)
         return result
+
+    async def replied(self, step: StepResult) -> tuple[StepResult, ModelStreamEvent | None]:
+        """The same as `reply`, once it is clear which of its calls run at once."""
+        for reviewed in self._reviews:
+            await reviewed
+        return self.reply(step)
+
+    def recorded(self, continued: ModelStreamEvent | None) -> dict[str, Any]:
+        """What a journal must have of the reply beside itself; `continued_of` reads how it goes on."""
+        running = {call.call_id for call in self._run.state.running}
+        began = [[given, call.call_id] for given, call in self._fresh.items() if call.call_id in running]
+        goes_on = None
+        if continued is not None:
+            required = list(continued.required_tool_call_ids)
+            goes_on = {"how": continued.continuation, "inputs": continued.input_messages, "required": required}
+        said = {"began": began, "joined": self._joined, "continued": goes_on}
+        return {name: value for name, value in said.items() if value}
 
     def reply(self, step: StepResult) -> tuple[StepResult, ModelStreamEvent | None]:
         """The reply with each call once, and what continues it.
@@ -136,6 +176,8 @@ class Asides:
                 if isinstance(item, ToolResult):
                     run.results = (*run.results, item)
                 yield item
+        if run.log is not None:
+            await run.log.delivered([result.call_id for result in run.results], round=effect.first)
         run.report(Collected(run.results, round=effect.first))
         if run.crew is not None:
             run.crew.at("tool_round_end", run.state)
@@ -145,6 +187,8 @@ class Asides:
         while True:
             while self._ready:
                 result = self._ready.popleft().result()
+                if result is None:
+                    continue
                 del self._tasks[result.call_id]
                 left.discard(result.call_id)
                 waits = False
@@ -165,6 +209,19 @@ class Asides:
             error = sys.exception() or (None if outcome is None else outcome.error)
             if error is not None:
                 error.add_note(f"asynchronous calls whose results were not delivered: {', '.join(tasks)}")
+
+
+def continued_of(beside: Mapping[str, Any]) -> ModelStreamEvent | None:
+    """How a reply goes on, as a journal has it."""
+    said = beside.get("continued")
+    if said is None:
+        return None
+    return ModelStreamEvent(
+        kind="completed",
+        continuation=said["how"],
+        input_messages=said["inputs"],
+        required_tool_call_ids=tuple(said["required"]),
+    )
 
 
 def as_sent(sent: tuple[GenerateContext, int] | None, effect: CallModel, *, state: LoopState) -> GenerateContext:

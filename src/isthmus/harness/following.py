@@ -82,8 +82,21 @@ def begun(state: LoopState, call: Call) -> LoopState:
     most = state.limits.max_calls
     if most is not None and state.called >= most:
         raise ModelBehaviorError(f"the asynchronous call of {call.tool!r} is one too many: max_calls={most}")
+    return entered(state, call)
+
+
+def entered(state: LoopState, call: Call) -> LoopState:
+    """With a call that was begun."""
     used = {**state.used, call.tool: state.used.get(call.tool, 0) + 1}
     return changed(state, running=(*state.running, call), used=MappingProxyType(used), called=state.called + 1)
+
+
+def left_out(state: LoopState, call: Call) -> LoopState:
+    """Without a call that was to be begun and waits with the ordinary ones of its reply."""
+    used = Counter(state.used)
+    used[call.tool] -= 1
+    running = tuple(each for each in state.running if each is not call)
+    return changed(state, running=running, used=MappingProxyType(dict(used)), called=state.called - 1)
 
 
 def terms(state: LoopState) -> Tools:

@@ -140,6 +140,11 @@ def advance(state: LoopState, report: Report) -> Next:
     return _REPORTS[type(report)](state, report)
 
 
+def asked_again(state: LoopState) -> Next:
+    """Go on with a run that lost what ran beside it."""
+    return _ask(state)
+
+
 def _ask(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
     """Call the model, if the budget allows another step."""
     budget = (("max_steps", state.limits.max_steps), ("max_turns", state.limits.max_turns))

@@ -233,7 +233,7 @@ class Run:
         if stream is None or passage is None:
             return
         step = passage.read(await stream.result() if failure is None else stream.partial(failure))
-        step, continued = (step, None) if self.asides is None else self.asides.reply(step)
+        step, continued = (step, None) if self.asides is None else await self.asides.replied(step)
         self.effects.extend(Emit(event) for event in passage.rest())
         if failure is None or step.events:
             self.replies = (*self.replies, step)
@@ -241,7 +241,8 @@ class Run:
             tier = getattr(self.active, "served", None)
             said = passage.said(step, whole=failure is None)
             if self.log is not None and step.finish != FinishReason.ERROR_POST:
-                await self.log.reply(step, said, tier=tier)
+                beside = None if self.asides is None else self.asides.recorded(continued)
+                await self.log.reply(step, said, tier=tier, beside=beside)
             self.report(Replied(step, said, tier, continued))
         elif self.tried < self.retries[0] and self.retries[1](failure):
             self.tried += 1
