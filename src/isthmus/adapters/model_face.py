@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
+
 from isthmus.adapters.render import Rendered, fresh, read_context, remembered, role_dict
 from isthmus.adapters.views import from_model_event, from_response
 from isthmus.errors import (
@@ -23,6 +25,7 @@ from isthmus.models.events import Call, CallDelta, Event, Finish, Reasoning, Ste
 from isthmus.models.fold import classify, close, iterate
 from isthmus.models.output import resolve_output_schema
 from isthmus.models.repair import RETRIES, Repair, answered, repairing
+from isthmus.models.responses import ModelStreamEvent
 from isthmus.models.strategy import Asked
 from isthmus.models.stream import EventStream
 
@@ -256,6 +259,9 @@ async def model_events(said: Any) -> AsyncIterator[Event]:
         async for shown in source:
             kind = str(getattr(shown, "kind", ""))
             if kind == "error":
+                if isinstance(shown, ModelStreamEvent) and shown.steering:
+                    # What became of steered input is told though the failure itself may yet be mended.
+                    yield Aside(msgspec.structs.replace(shown, kind="provider", error=None))
                 raise _failure(shown.error)
             if completed:
                 raise ProtocolError(

@@ -230,6 +230,9 @@ class ChainCall:
             trying.shown = not isinstance(event, Reset)
             if isinstance(event, Aside):
                 self.run.held = self.run.held or event.event.continuation is not None
+                if event.event.async_tool_call is not None:
+                    # It runs from now on, so that another try would have it run again.
+                    self.commit()
             elif isinstance(event, Reasoning):
                 trying.written += len(event.text)
         return event

@@ -18,6 +18,7 @@ from isthmus.harness.observed import started
 from isthmus.harness.run import AgentEvent, Begun, Run, raise_failure
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.state import RunState
+from isthmus.models.aside import Aside
 from isthmus.models.events import Text
 from isthmus.models.stream import Watchdog
 
@@ -37,7 +38,7 @@ async def drive(
     watch.start(loop)
     try:
         await _open(run, kept, watch)
-        async with model.open_run() as active:
+        async with model.open_run() as active, run.joined():
             run.active, run.before = active, len(getattr(active, "attempts", ()))
             while not run.closing and (effect := run.next()) is not None:
                 watch.task = asyncio.current_task(loop)
@@ -60,7 +61,7 @@ async def drive(
                                 keep(event.text)
                                 yield event
                                 continue
-                            for shown in passage.take(event):
+                            for shown in passage.take(event) if type(event) is not Aside else run.aside(event):
                                 yield shown
                             plain = passage.plain
                 except TierError as error:

@@ -13,6 +13,7 @@ from isthmus.harness.pending import Question
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, Event, Note, StepResult, Usage
 from isthmus.models.executor import ToolResult
+from isthmus.models.responses import ModelStreamEvent
 from isthmus.models.strategy import Asked
 from isthmus.models.tools import Tools
 
@@ -28,13 +29,14 @@ class PrepareTurn:
 class CallModel:
     """Call the model; its text continues `said`, as that was written, its calls must not have an id that is `taken`.
 
-    A reply of a given form is read as `asked` says.
+    A reply of a given form is read as `asked` says. One that `follows` comes by itself: nothing is asked for.
     """
 
     ctx: GenerateContext
     said: str = ""
     taken: frozenset[str] = frozenset()
     asked: Asked | None = None
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,19 @@ class HandOver:
 
 
 @dataclass(frozen=True, slots=True)
+class Collect:
+    """Take the results of running calls that are ready.
+
+    Args:
+        needed: the calls to wait for.
+        first: whether to wait until at least one is there.
+    """
+
+    needed: tuple[str, ...] = ()
+    first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Emit:
     """Show the consumer an event."""
 
@@ -68,7 +83,7 @@ class Done:
     outcome: Outcome
 
 
-Effect: TypeAlias = PrepareTurn | CallModel | RunTools | HandOver | Emit | Done
+Effect: TypeAlias = PrepareTurn | CallModel | RunTools | HandOver | Collect | Emit | Done
 
 
 # What the driver reports.
@@ -106,11 +121,13 @@ class Replied:
         step: the reply.
         said: its text, without what it repeated.
         tier: the id of the tier that served.
+        continued: says who goes on where the reply is not the last, and how.
     """
 
     step: StepResult
     said: Said
     tier: str | None = None
+    continued: ModelStreamEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +161,19 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Collected:
+    """Running calls were answered.
+
+    Args:
+        results: the answers, in the order in which they came.
+        round: whether that was a round of its own.
+    """
+
+    results: tuple[ToolResult, ...]
+    round: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Aborted:
     """Somebody stopped the run.
 
@@ -160,4 +190,4 @@ class Aborted:
     started: frozenset[str] = frozenset()
 
 
-Report: TypeAlias = Prepared | Replied | Failed | ToolsRan | Held | Aborted
+Report: TypeAlias = Prepared | Replied | Failed | ToolsRan | Held | Collected | Aborted

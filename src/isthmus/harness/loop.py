@@ -14,11 +14,12 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace as changed
 
-from isthmus.errors import ChainExhausted, CutReason, ErrorClass, ModelBehaviorError, RefusedError, TierError
+from isthmus.errors import CutReason, ModelBehaviorError, RefusedError
 from isthmus.harness.effects import (
     Aborted,
     CallModel,
-    Done,
+    Collect,
+    Collected,
     Effect,
     Emit,
     Failed,
@@ -31,6 +32,8 @@ from isthmus.harness.effects import (
     RunTools,
     ToolsRan,
 )
+from isthmus.harness.endings import cut_reason, end, failure_reason
+from isthmus.harness.following import answered, delivered, followed, resumed, unanswered
 from isthmus.harness.handoffs import Handoff
 from isthmus.harness.history import (
     NOT_EXECUTED,
@@ -137,28 +140,35 @@ def advance(state: LoopState, report: Report) -> Next:
     return _REPORTS[type(report)](state, report)
 
 
+def asked_again(state: LoopState) -> Next:
+    """Go on with a run that lost what ran beside it."""
+    return _ask(state)
+
+
 def _ask(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
     """Call the model, if the budget allows another step."""
     budget = (("max_steps", state.limits.max_steps), ("max_turns", state.limits.max_turns))
     for name, limit in budget:
         if state.earlier + state.steps >= limit:
             detail = f"{name}={limit}: all are used; raise it if the run is worth more"
-            return _end(state, "cut", reason=CutReason.BUDGET_STEPS, text=state.text, detail=detail)
+            return end(state, "cut", reason=CutReason.BUDGET_STEPS, text=state.text, detail=detail)
     again = extra or (state.repair is not None and state.repair.feedback)
     return (state, (PrepareTurn(),)) if state.staged and not again else _call(state, extra)
 
 
 def _prepared(state: LoopState, report: Prepared) -> Next:
     """A turn was prepared; a transcript that was changed must still have one result for each call."""
-    request = replace(state.request, brief=report.brief, options=report.options)
     for usage in report.spent:
         state = changed(state, spent=state.spent.add(usage))
     if report.notes:
         state = changed(state, notes=(*state.notes, *report.notes))
+    if state.follows:
+        return _call(resumed(state, report))
+    request = replace(state.request, brief=report.brief, options=report.options)
     if report.messages is not state.messages:
         kept, notes = paired(report.messages)
         ids = state.ids | all_call_ids(kept)
-        state = changed(state, messages=kept, ids=ids, notes=(*state.notes, *notes))
+        state = changed(state, messages=unanswered(state, kept), ids=ids, notes=(*state.notes, *notes))
     return _call(changed(state, request=request, tools=report.tools))
 
 
@@ -172,7 +182,9 @@ def _call(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
         parallel_tool_calls=(state.tools if state.tools.tools else state.request).parallel_tool_calls,
     )
     asked = None if state.repair is None else state.repair.request(ctx)
-    return state, (CallModel(ctx if asked is None else asked.ctx, said=state.open_text, taken=state.ids, asked=asked),)
+    ctx, follows = ctx if asked is None else asked.ctx, state.follows
+    call = CallModel(ctx, said=state.open_text, taken=state.ids, asked=asked, follows=follows)
+    return (changed(state, follows=False) if follows else state), (call,)
 
 
 def _replied(state: LoopState, report: Replied) -> Next:
@@ -187,6 +199,12 @@ def _replied(state: LoopState, report: Replied) -> Next:
         notes=(*state.notes, *step.notes),
     )
     follow = _FINISHES.get(step.finish, _completed)
+    if report.continued is not None and report.continued.continuation == "automatic":
+        return _ask(followed(state, report))
+    state = changed(state, required=() if report.continued is None else report.continued.required_tool_call_ids)
+    if (state.running or report.continued is not None) and step.finish not in _ENDS:
+        # A run goes on for what it still owes or is owed, whatever the reply itself says.
+        return _called(state.unrepaired(), step, report.said)
     if state.repair is None:
         return follow(state, step, report.said)
     return _judged(state, state.repair, step, follow=follow)
@@ -200,10 +218,10 @@ def _judged(state: LoopState, repair: Repair, step: StepResult, *, follow: Follo
         state, effects = _ask(changed(state, repair=verdict.again, notes=(*state.notes, note)))
         return state, (Emit(Reset(verdict.again.used + 1)), *effects)
     if verdict.wrong:
-        return _end(state, "failed", reason="output", text=step.text, error=verdict.error)
+        return end(state, "failed", reason="output", text=step.text, error=verdict.error)
     if isinstance(verdict.error, RefusedError):
         follow = _refused
-    state = changed(state, repair=replace(repair, feedback=""), verdict=verdict)
+    state = changed(state.unrepaired(), verdict=verdict)
     state, effects = follow(state, step, Said(step.text, step.text))
     shown = () if step.calls or not step.text else (Emit(Text(step.text)),)
     return state, (*shown, *effects)
@@ -211,13 +229,13 @@ def _judged(state: LoopState, repair: Repair, step: StepResult, *, follow: Follo
 
 def _completed(state: LoopState, step: StepResult, said: Said) -> Next:
     text = state.answer(said.shown)
-    return _end(state.committed(step, said), "completed", text=text)
+    return end(state.committed(step, said), "completed", text=text)
 
 
 def _refused(state: LoopState, step: StepResult, said: Said) -> Next:
     text = state.answer(said.shown)
     detail = f"the provider withheld the rest of the reply ({step.raw_reason or step.finish})"
-    return _end(state.committed(step, said), "cut", reason=CutReason.REFUSED, text=text, detail=detail)
+    return end(state.committed(step, said), "cut", reason=CutReason.REFUSED, text=text, detail=detail)
 
 
 def _broke(state: LoopState, step: StepResult, said: Said) -> Next:
@@ -225,8 +243,8 @@ def _broke(state: LoopState, step: StepResult, said: Said) -> Next:
     text = state.answer(said.shown)
     state = state.committed(step, said)
     state = state.settled({}, NOT_EXECUTED)
-    reason = _cut_reason(step.error) or CutReason.STREAM_ERROR
-    return _end(state, "cut", reason=reason, text=text, error=step.error)
+    reason = cut_reason(step.error) or CutReason.STREAM_ERROR
+    return end(state, "cut", reason=reason, text=text, error=step.error)
 
 
 def _called(state: LoopState, step: StepResult, said: Said) -> Next:
@@ -235,17 +253,20 @@ def _called(state: LoopState, step: StepResult, said: Said) -> Next:
     handoffs = state.handoffs()
     if handoffs and any(call.tool in handoffs for call in state.calls):
         return _hands_over(state, handoffs)
+    if not state.calls and (state.running or state.required):
+        return state, (Collect(state.required, first=bool(state.running)),)
     return _runs(state, text)
 
 
 def _hands_over(state: LoopState, handoffs: Mapping[str, Handoff]) -> Next:
     """A handoff stands alone; one with wrong arguments is answered like any tool's."""
     first, *others = state.calls
-    if others:
+    if others or state.running or state.required:
         names = ", ".join(call.tool for call in state.calls)
-        message = f"the model hands the conversation over and asks for more in one reply ({names}): none of it was done"
+        more = "asks for more in one reply" if others else "calls still run" if state.running else "steered input waits"
+        message = f"the model hands the conversation over and {more} ({names}): none of it was done"
         error = ModelBehaviorError(message)
-        return _end(state.settled({}, NOT_EXECUTED), "failed", reason=_failure_reason(error), error=error)
+        return end(state.settled({}, NOT_EXECUTED), "failed", reason=failure_reason(error), error=error)
     to = handoffs[first.tool]
     return (state, (HandOver(first, to),)) if to.accepts(first) else _runs(state, state.text)
 
@@ -255,7 +276,7 @@ def _runs(state: LoopState, text: str) -> Next:
     if most is not None and state.called + len(state.calls) > most:
         detail = f"max_calls={most}: {state.called} are used, and {len(state.calls)} more were asked for: none was run"
         state = state.settled({}, NOT_EXECUTED)
-        return _end(state, "cut", reason=CutReason.BUDGET_CALLS, text=text, detail=detail)
+        return end(state, "cut", reason=CutReason.BUDGET_CALLS, text=text, detail=detail)
     return _run_tools(changed(state, called=state.called + len(state.calls)))
 
 
@@ -283,9 +304,9 @@ def _cut_by_length(state: LoopState, step: StepResult, said: Said) -> Next:
         return _ask(state, (_says(MessageRole.ASSISTANT, written), _says(MessageRole.USER, RESUME)))
     state = state.committed(step, said)
     if state.repair is not None:
-        return _end(state, "cut", reason=CutReason.LENGTH, text=text)
+        return end(state, "cut", reason=CutReason.LENGTH, text=text)
     mark = f"\n\n{CUT_OFF}" if text else CUT_OFF
-    state, ending = _end(state, "cut", reason=CutReason.LENGTH, text=text + mark)
+    state, ending = end(state, "cut", reason=CutReason.LENGTH, text=text + mark)
     return state, (Emit(Text(mark)), *ending)
 
 
@@ -299,23 +320,11 @@ def _failed(state: LoopState, report: Failed) -> Next:
     if report.called:
         state = changed(state, steps=state.steps + 1, spent=state.spent.add(getattr(error, "usage", None)))
     text = state.answer("")
-    cut = _cut_reason(error) or (CutReason.STREAM_ERROR if text else None)
+    cut = cut_reason(error) or (CutReason.STREAM_ERROR if text else None)
     state = state.settled({}, UNKNOWN).committed(StepResult(), Said())
     if cut is not None:
-        return _end(state, "cut", reason=cut, text=text, error=error, detail=str(error))
-    return _end(state, "failed", reason=_failure_reason(error), error=error)
-
-
-def _failure_reason(error: Exception) -> str:
-    if isinstance(error, ChainExhausted):
-        return CutReason.EXHAUSTED
-    return str(error.error_class if isinstance(error, TierError) else ErrorClass.UNCLASSIFIED)
-
-
-def _cut_reason(error: BaseException | None) -> CutReason | None:
-    """The reason that an error brings along: a chain's own budgets and deadlines end a run as a cut."""
-    reason = getattr(error, "reason", None)
-    return reason if isinstance(reason, CutReason) else None
+        return end(state, "cut", reason=cut, text=text, error=error, detail=str(error))
+    return end(state, "failed", reason=failure_reason(error), error=error)
 
 
 def _ran(state: LoopState, report: ToolsRan) -> Next:
@@ -323,7 +332,12 @@ def _ran(state: LoopState, report: ToolsRan) -> Next:
     used = Counter(state.used)
     used.update(result.tool for result in report.results if result.ran)
     state = state.settled(results, UNKNOWN)
-    return _ask(changed(state, used=MappingProxyType(dict(used)), rounds=state.rounds + 1))
+    state = changed(state, used=MappingProxyType(dict(used)), rounds=state.rounds + 1)
+    return (state, (Collect(state.required),)) if state.running else _ask(state)
+
+
+def _collected(state: LoopState, report: Collected) -> Next:
+    return _ask(delivered(state, report))
 
 
 def _held(state: LoopState, report: Held) -> Next:
@@ -331,7 +345,7 @@ def _held(state: LoopState, report: Held) -> Next:
     many = len(report.asked)
     detail = f"{many} {'calls wait' if many > 1 else 'call waits'} for a decision: resume the run with it"
     state = state.holding(report.run, report.asked, results=report.results)
-    return _end(state, "cut", reason=CutReason.APPROVAL, text=state.text, detail=detail)
+    return end(state, "cut", reason=CutReason.APPROVAL, text=state.text, detail=detail)
 
 
 def _aborted(state: LoopState, report: Aborted) -> Next:
@@ -339,6 +353,7 @@ def _aborted(state: LoopState, report: Aborted) -> Next:
     text = state.answer(report.said.shown) or state.text
     if step is not None:
         state = changed(state, steps=state.steps + 1, spent=state.spent.add(step.usage))
+    state = answered(state, report.results)
     if state.calls:
         results = {result.call_id: result for result in report.results}
         unknown = {call_id: _unknown(call_id, state.calls) for call_id in report.started}
@@ -346,16 +361,12 @@ def _aborted(state: LoopState, report: Aborted) -> Next:
     else:
         state = state.committed(step or StepResult(), report.said)
         state = state.settled({}, NOT_EXECUTED)
-    return _end(state, "cut", reason=CutReason.ABORTED, text=text)
+    return end(state, "cut", reason=CutReason.ABORTED, text=text)
 
 
 def _unknown(call_id: str, calls: Sequence[Call]) -> ToolResult:
     tool = next((call.tool for call in calls if call.call_id == call_id), "")
     return ToolResult(call_id, tool, UNKNOWN, "unknown")
-
-
-def _end(state: LoopState, outcome: str, **said: Any) -> Next:
-    return state, (Done(state.outcome(outcome, **said)),)
 
 
 _FINISHES: Mapping[str, Follow] = {
@@ -366,11 +377,14 @@ _FINISHES: Mapping[str, Follow] = {
     FinishReason.ERROR_POST: _broke,
 }
 
+_ENDS = frozenset({FinishReason.PAUSE, FinishReason.CONTENT_FILTER, FinishReason.ERROR_POST})
+
 _REPORTS: Mapping[type, Callable[[LoopState, Any], Next]] = {
     Prepared: _prepared,
     Replied: _replied,
     Failed: _failed,
     ToolsRan: _ran,
     Held: _held,
+    Collected: _collected,
     Aborted: _aborted,
 }

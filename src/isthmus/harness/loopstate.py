@@ -54,6 +54,10 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
         staged: whether others prepare each turn.
         repair: how the reply is asked for and judged; None where it is text.
         verdict: what was thought of the last structured reply.
+        running: the calls that run while replies go on, until their results are in the transcript.
+        follows: whether the next reply comes by itself, and nothing is asked for.
+        required: the calls whose results the next request must bring.
+        replied: how many messages there were once the last reply was in the transcript.
     """
 
     request: GenerateContext
@@ -78,6 +82,10 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
     staged: bool = False
     repair: Repair | None = None
     verdict: Verdict = msgspec.field(default_factory=Verdict)
+    running: tuple[Call, ...] = ()
+    follows: bool = False
+    required: tuple[str, ...] = ()
+    replied: int = 0
 
     def offer(self) -> tuple[tuple[Any, ...], str | None]:
         """The tools that may still be called, and the choice; with none left, "none" is said aloud."""
@@ -110,17 +118,24 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
         """The text of the answer so far, as the consumer saw it."""
         return self.answered + shown
 
+    def unrepaired(self) -> LoopState:
+        """Without the words that would ask for the last reply again."""
+        return self if self.repair is None else changed(self, repair=replace(self.repair, feedback=""))
+
     def committed(self, step: StepResult, said: Said) -> LoopState:
         """With the reply in the transcript, and its calls waiting for their results."""
         changes = renamed(step.calls, self.ids)
         calls = tuple(with_id(call, changes.get(call.call_id or "", call.call_id or "")) for call in step.calls)
         message, notes = reply_message(step, self.open_text + said.written, calls=calls)
         moved = tuple(Note(NoteCode.CALL_ID_CHANGED, f"{old!r} was taken: now {new!r}") for old, new in changes.items())
+        messages = self.messages if message is None else (*self.messages, message)
+        running = {call.call_id for call in self.running}
         return changed(
             self,
-            messages=self.messages if message is None else (*self.messages, message),
+            messages=messages,
+            replied=len(messages),
             ids=self.ids | {call.call_id or "" for call in calls},
-            calls=calls,
+            calls=tuple(call for call in calls if call.call_id not in running) if running else calls,
             notes=(*self.notes, *moved, *notes),
             open_text="",
             answered="",

@@ -9,6 +9,7 @@ from typing import Any
 from isthmus.adapters.views import to_model_event, to_response
 from isthmus.harness.run import Run
 from isthmus.harness.runevents import RunEvent, RunEventKind
+from isthmus.models.aside import Aside
 from isthmus.models.events import EVENT_TYPES, FinishReason, StepResult
 from isthmus.models.responses import ModelStreamEvent
 
@@ -45,11 +46,14 @@ async def _shown(events: AsyncGenerator[Any, None], run: Run) -> AsyncGenerator[
     told = 0
     async with aclosing(events):
         async for event in events:
-            if told != len(run.replies):
+            if told < len(run.replies):
                 for completed in _completed(run.replies[told:]):
                     yield completed
                 told = len(run.replies)
             shown = to_model_event(event) if type(event) in EVENT_TYPES else event
+            if type(event) is Aside and event.event.kind == "completed":
+                # The provider's own word, with what continues the reply, stands for ours.
+                told += 1
             if isinstance(shown, ModelStreamEvent | RunEvent):
                 yield shown
         for completed in _completed(run.replies[told:]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from isthmus.harness.effects import CallModel
 from isthmus.harness.history import Said, fresh_id, with_id
@@ -19,17 +19,19 @@ class Passage:
 
     Args:
         call: the call.
+        known: ids of calls that earlier replies of the run have, and which this one only repeats.
     """
 
-    __slots__ = ("_asked", "_changes", "_draft", "_held", "_joiner", "_repeated", "_taken", "pieces")
+    __slots__ = ("_asked", "_changes", "_draft", "_held", "_joiner", "_known", "_repeated", "_taken", "pieces")
 
-    def __init__(self, call: CallModel) -> None:
+    def __init__(self, call: CallModel, known: Collection[str] = ()) -> None:
         self._joiner = Joiner(call.said)
         self._held: list[Text | Marker] = []
         self._repeated = 0
         self._asked = call.asked
         self._draft = None if call.asked is None else Draft(call.asked.tool)
         self._taken = set(call.taken)
+        self._known = known
         self._changes: dict[str, str] = {}
         self.pieces: list[str | Marker] = []
         """What was shown so far: texts, and the markers between them."""
@@ -61,7 +63,8 @@ class Passage:
                 yield from self._release()
         elif isinstance(event, Call):
             yield from self.rest()
-            yield self._call(event)
+            if event.call_id not in self._known:
+                yield self._call(event)
         elif isinstance(event, CallDelta):
             yield self._preview(event)
         elif not isinstance(event, Finish):

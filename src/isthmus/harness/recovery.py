@@ -85,6 +85,7 @@ class Comeback:
         for place, record in enumerate(self.records):
             steps.take(place, record)
         steps.settle()
+        steps.let_go()
         self.docket = replace(
             self.docket, results=steps.results, decisions=steps.decisions, started=frozenset(steps.started)
         )

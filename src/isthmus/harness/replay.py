@@ -6,14 +6,28 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace as changed
 
+from isthmus.harness.asides import continued_of
 from isthmus.harness.docket import Docket
-from isthmus.harness.effects import CallModel, Effect, Prepared, PrepareTurn, Replied, Report, RunTools, ToolsRan
+from isthmus.harness.effects import (
+    CallModel,
+    Collect,
+    Collected,
+    Effect,
+    Prepared,
+    PrepareTurn,
+    Replied,
+    Report,
+    RunTools,
+    ToolsRan,
+)
 from isthmus.harness.ephemeral import rejoined
 from isthmus.harness.errors import JournalError
-from isthmus.harness.history import Said
+from isthmus.harness.following import answered, entered, joined, uncertain
+from isthmus.harness.history import Said, with_id
 from isthmus.harness.journal import Record
-from isthmus.harness.loop import advance
+from isthmus.harness.loop import advance, asked_again
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.pending import Decision, checked, digest_of
 from isthmus.harness.steps import decoded_result, decoded_step
@@ -65,8 +79,8 @@ class Replay:
         """End a round of which all is known."""
         calls = self._open()
         if calls and all(call.call_id in self.results for call in calls):
-            self._advance(ToolsRan(tuple(self.results[call.call_id or ""] for call in calls)))
-            self.results, self.started = {}, set()
+            self._advance(ToolsRan(tuple(self.results.pop(call.call_id or "") for call in calls)))
+            self.started -= {call.call_id or "" for call in calls}
 
     def reply(self, record: Record) -> None:
         """A model replied."""
@@ -79,9 +93,33 @@ class Replay:
             self._advance(Prepared(messages, self.state.tools, request.brief, request.options))
         if not any(isinstance(effect, CallModel) for effect in self.effects):
             raise JournalError("a reply where none was due: the agent's limits are lower now, or records are mixed")
-        step = decoded_step(record["step"])
-        self._advance(Replied(step, Said(*record["said"]), record["tier"]))
+        step, beside = decoded_step(record["step"]), record.get("beside") or {}
+        self.state = joined(self.state, beside.get("joined", ()))
+        began = dict(beside.get("began", ()))
+        for call in step.calls:
+            if call.call_id in began:
+                self.state = entered(self.state, with_id(call, began[call.call_id]))
+        self._advance(Replied(step, Said(*record["said"]), record["tier"], continued_of(beside)))
         self.replies.append(step)
+
+    def delivered(self, record: Record) -> None:
+        """Results of calls that ran while replies went on came into the transcript."""
+        self.settle()
+        if not any(isinstance(effect, Collect) for effect in self.effects):
+            raise JournalError("results where none were due: the records are mixed")
+        self._advance(Collected(tuple(self.results.pop(each) for each in record["calls"]), round=record["round"]))
+
+    def let_go(self) -> None:
+        """Give up what ran while replies went on: results that were recorded are delivered, the rest is unknown."""
+        state = self.state if not self.state.follows else changed(self.state, follows=False)
+        running = {call.call_id or "" for call in state.running}
+        if running:
+            state = uncertain(answered(state, [self.results[each] for each in running if each in self.results]))
+            self.started -= running
+        waits = self.effects and isinstance(self.effects[0], PrepareTurn | RunTools)
+        if running and not waits:
+            state, self.effects = asked_again(state)
+        self.state = state
 
     def start(self, record: Record) -> None:
         """A tool was to run; a decision holds for one start."""
@@ -121,5 +159,6 @@ _TAKING: Mapping[str, Callable[[Replay, Record], None]] = {
     "resumed": Replay.resumed,
     "paused": Replay.nothing,
     "stopped": Replay.nothing,
+    "delivered": Replay.delivered,
     "end": Replay.nothing,
 }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -13,36 +13,39 @@ from msgspec.structs import replace as changed
 from isthmus.adapters.views import to_response
 from isthmus.chain.ledger import Attempt
 from isthmus.errors import ChainCut, TierError, TransientError, UnavailableError, UnclassifiedError
+from isthmus.harness.asides import Asides, as_sent
 from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import Runner
-from isthmus.harness.docket import Docket, Plan, planned_round
+from isthmus.harness.docket import Docket
 from isthmus.harness.effects import (
     Aborted,
     CallModel,
+    Collect,
     Done,
     Effect,
     Emit,
     Failed,
-    Held,
     PrepareTurn,
     Replied,
     Report,
     RunTools,
-    ToolsRan,
 )
 from isthmus.harness.loop import Next, advance
 from isthmus.harness.loopstate import LoopState
-from isthmus.harness.observed import answered, around_tools, begun, ended
+from isthmus.harness.observed import begun, ended
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.passage import Passage
 from isthmus.harness.recovery import Comeback, claimed
 from isthmus.harness.result import RunResult, say_how_far
+from isthmus.harness.rounds import run_round
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.runlog import RunLog
 from isthmus.harness.state import RunState
-from isthmus.models.events import Call, Event, FinishReason, Reset, StepResult
-from isthmus.models.executor import Around, ToolExecutor, ToolResult
+from isthmus.models.aside import Aside
+from isthmus.models.contract import GenerateContext
+from isthmus.models.events import Event, FinishReason, Reset, StepResult
+from isthmus.models.executor import ToolResult
 from isthmus.models.stream import EventStream
 from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability.scope import Operation, under
@@ -106,6 +109,8 @@ class Run:
         earlier: the tries of models that were called before, and of those who worked for the run.
         others: closes the models that are called besides the first.
         opened: what is called of each model, by its `id`.
+        asides: what is under way beside the replies, if there was anything.
+        sent: the last request as it was sent, and how long the transcript was then.
     """
 
     state: LoopState
@@ -137,6 +142,8 @@ class Run:
     earlier: tuple[Attempt, ...] = ()
     others: AsyncExitStack | None = None
     opened: dict[int, Any] = field(default_factory=dict)
+    asides: Asides | None = None
+    sent: tuple[GenerateContext, int] | None = None
 
     @classmethod
     def of(cls, begun: Begun, before: RunState, *, runner: Runner | None) -> Run:
@@ -189,10 +196,12 @@ class Run:
     def call(self, model: Any, effect: CallModel) -> tuple[EventStream, Passage]:
         """Begin a model call."""
         self.tries = len(getattr(model, "attempts", ()))
+        ctx = as_sent(self.sent, effect, state=self.state) if effect.follows else effect.ctx
+        self.sent = (ctx, len(self.state.messages))
         with under(self.op):
-            stream = model.stream(effect.ctx)
+            stream = model.stream(ctx)
         self.reading = stream if isinstance(stream, EventStream) else EventStream(stream)
-        self.passage = Passage(effect)
+        self.passage = Passage(effect, () if self.asides is None else self.asides.begin())
         return self.reading, self.passage
 
     async def open(self, turn: Turn | None) -> None:
@@ -224,6 +233,7 @@ class Run:
         if stream is None or passage is None:
             return
         step = passage.read(await stream.result() if failure is None else stream.partial(failure))
+        step, continued = (step, None) if self.asides is None else await self.asides.replied(step)
         self.effects.extend(Emit(event) for event in passage.rest())
         if failure is None or step.events:
             self.replies = (*self.replies, step)
@@ -231,8 +241,9 @@ class Run:
             tier = getattr(self.active, "served", None)
             said = passage.said(step, whole=failure is None)
             if self.log is not None and step.finish != FinishReason.ERROR_POST:
-                await self.log.reply(step, said, tier=tier)
-            self.report(Replied(step, said, tier))
+                beside = None if self.asides is None else self.asides.recorded(continued)
+                await self.log.reply(step, said, tier=tier, beside=beside)
+            self.report(Replied(step, said, tier, continued))
         elif self.tried < self.retries[0] and self.retries[1](failure):
             self.tried += 1
             self.state = changed(self.state, spent=self.state.spent.add(failure.usage))
@@ -297,78 +308,35 @@ class Run:
         if isinstance(effect, Emit):
             yield effect.event
         elif isinstance(effect, RunTools):
-            plan, effect = await planned_round(
-                effect,
-                self.docket,
-                crew=self.crew,
-                stands=self.state,
-                model=self.active,
-                run_id=self.context.run_id or "",
-            )
-            if plan is not None and plan.asked:
-                self.report(Held(self.context.run_id or "", plan.asked, plan.answered))
-            else:
-                async for event in self._run_tools(effect, plan):
-                    yield event
-                if self.lead is not None:
-                    self.collect()
-                self.report(ToolsRan(self.results))
-                if self.crew is not None:
-                    self.crew.at("tool_round_end", self.state)
+            async for event in run_round(self, effect):
+                yield event
+        elif isinstance(effect, Collect) and self.asides is not None:
+            async for event in self.asides.collect(effect):
+                yield event
         elif self.crew is not None:
             await self._attend(self.crew, effect)
         for told in self.told():
             yield told
 
+    def aside(self, event: Aside) -> tuple[AgentEvent | RunEvent, ...]:
+        """Act on an event aside, and show it, with what those who attend the run have to say by now."""
+        if self.asides is None:
+            self.asides = Asides(self)
+        self.asides.take(event.event)
+        return (event, *self.told())
+
+    @asynccontextmanager
+    async def joined(self) -> AsyncIterator[None]:
+        """See to it that nothing runs on beside the run."""
+        try:
+            yield
+        finally:
+            if self.asides is not None:
+                await self.asides.end()
+
     def told(self) -> tuple[RunEvent, ...]:
         """What is to be read of those who attend the run."""
         return () if self.crew is None else self.crew.events()
-
-    async def _run_tools(self, effect: RunTools, plan: Plan | None) -> AsyncGenerator[AgentEvent | RunEvent, None]:
-        calls = {call.call_id or "": call for call in effect.calls}
-        for known in () if plan is None else plan.answered.values():
-            if self.docket is not None and known.call_id in self.docket.results:
-                self.results = (*self.results, known)
-            else:
-                await self._answered(calls[known.call_id], known)
-                yield known
-        self.docket = None
-        if self.lead is not None:
-            self.lead.active = self.active
-        run = effect.calls if plan is None else plan.run
-        results = ToolExecutor(around=self._around(plan)).results(
-            run, tools=effect.tools, context=self.context, used=effect.used, on_tool_start=self._starts
-        )
-        mailbox = None if self.crew is None else self.crew.mailbox
-        async with aclosing(results):
-            events = results if mailbox is None else mailbox.beside(results)
-            async with aclosing(events):
-                async for item in events:
-                    if isinstance(item, ToolResult):
-                        item = item if plan is None else plan.shown(item)
-                        await self._answered(calls[item.call_id], item)
-                    yield item
-
-    def _around(self, plan: Plan | None) -> Around | None:
-        """What tells of each tool, and writes its result as soon as it is there."""
-        told, log = around_tools(self.op), self.log
-        if log is None:
-            return told
-
-        async def recorded(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-            result = await (ran() if told is None else told(call, ran))
-            await log.result(result if plan is None else plan.shown(result))
-            return result
-
-        return recorded
-
-    async def _answered(self, call: Call, result: ToolResult) -> None:
-        self.results = (*self.results, result)
-        if self.log is not None:
-            await self.log.result(result)
-        answered(self.op, result)
-        if self.crew is not None:
-            await self.crew.tool_ends(call, result)
 
     async def _attend(self, crew: Crew, effect: Todo) -> None:
         """The steps around a model call."""
@@ -384,13 +352,6 @@ class Run:
             await crew.heard(response, getattr(self.active, "attempts", ())[self.tries :])
         elif isinstance(self.effects[0], CallModel):
             self.announced = self.effects[0] = await crew.announce(self.effects[0])
-
-    async def _starts(self, call: Call) -> None:
-        self.started = self.started | {call.call_id or ""}
-        if self.crew is not None:
-            await self.crew.tool_starts(call)
-        if self.log is not None:
-            await self.log.starts(call)
 
     def stop(self, error: BaseException | None = None) -> None:
         """Settle the outcome of a run that did not come to its end, with what it had."""
@@ -408,6 +369,7 @@ class Run:
         if self.reading is None or self.passage is None:
             return Aborted(results=self.results, started=self.started)
         step = self.passage.read(self.reading.partial(UnclassifiedError("the run was stopped")))
+        step = step if self.asides is None else self.asides.reply(step)[0]
         return Aborted(step, self.passage.said(step, whole=False))
 
 

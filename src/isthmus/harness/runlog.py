@@ -91,11 +91,25 @@ class RunLog:
         """The transcript that a turn begins with, where those who attend the run changed it."""
         self._prepared = messages
 
-    async def reply(self, step: StepResult, said: Said, *, tier: str | None) -> None:
-        """A reply is whole."""
+    async def reply(
+        self, step: StepResult, said: Said, *, tier: str | None, beside: Mapping[str, Any] | None = None
+    ) -> None:
+        """A reply is whole.
+
+        Args:
+            step: the reply.
+            said: its text, without what it repeated.
+            tier: who served.
+            beside: what came with it that only the model face can say.
+        """
         messages, self._prepared = self._prepared, None
         await self._note(
-            kind="reply", step=encoded_step(step), said=list(said), tier=tier, messages=messages and list(messages)
+            kind="reply",
+            step=encoded_step(step),
+            said=list(said),
+            tier=tier,
+            messages=messages and list(messages),
+            **({"beside": beside} if beside else {}),
         )
 
     async def starts(self, call: Call) -> None:
@@ -112,6 +126,15 @@ class RunLog:
         if result.call_id not in self._known:
             self._known.add(result.call_id)
             await self._note(kind="result", result=encoded_result(result))
+
+    async def delivered(self, calls: Sequence[str], *, round: bool) -> None:
+        """The results of calls that ran while replies went on are in the transcript.
+
+        Args:
+            calls: their ids, in order.
+            round: whether that was a round of its own.
+        """
+        await self._note(kind="delivered", calls=list(calls), round=round)
 
     async def close(self, outcome: Outcome | None, *, failed: bool) -> None:
         """Write how the run ended, and take out what was for it alone; what cannot be written is logged."""

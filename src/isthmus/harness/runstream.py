@@ -17,12 +17,14 @@ from isthmus.harness.run import Begun, Run
 from isthmus.harness.state import RunState
 from isthmus.models.cancellation import CancellationToken
 from isthmus.models.contract import Timeouts
+from isthmus.models.steering import Steerable, SteeringInput, SteeringReceipt
 from isthmus.models.stream import Watchdog
 
 View: TypeAlias = Callable[[AsyncGenerator[Any, None], Run], AsyncGenerator[Any, None]]
 
 _UNTIMED = Timeouts(connect=None, first_content=None, idle=None, total=None)
 _IMPATIENT = 0.05
+_UNSTEERED = "This run has no active steering channel."
 
 
 class RunStream:
@@ -103,6 +105,28 @@ class RunStream:
         await self._shown.aclose()
         run.stop()
         run.conclude()
+
+    async def steer(self, input: SteeringInput) -> SteeringReceipt:
+        """Send input into the reply under way; while the agent that is at work hands over, into that of the next one.
+
+        Args:
+            input: text, or the provider's own input items: messages of the user.
+
+        Returns:
+            A live receipt; its status changes while the run is read.
+
+        Raises:
+            RuntimeError: no reply is under way, or the model cannot be steered.
+            InvalidRequestError: the input is neither text nor items, or empty.
+            Exception: it could not be sent: the connection is closed, and the receipt says "unknown".
+        """
+        run = self._run
+        if run.outcome is not None or not isinstance(run.active, Steerable):
+            raise RuntimeError(_UNSTEERED)
+        try:
+            return await run.active.steer(input)
+        except NotImplementedError as error:
+            raise RuntimeError(_UNSTEERED) from error
 
     async def result(self) -> RunResult:
         """Read to the end and return the result; what was already read counts. A cut run returns too.

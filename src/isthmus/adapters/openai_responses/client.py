@@ -307,7 +307,7 @@ class ResponsesClient(Model[ModelResponse]):
         sent = dialling_options(self._defaults)
 
         async def once(attempt_number: int) -> Socket:
-            client = self._connection.client()
+            client = await self._connection.client()
             return await stack.enter_async_context(dialled(client, self.config, limit=self.max_reply_bytes, **sent))
 
         return await tried(once, self._wait, sleep=_sleep)

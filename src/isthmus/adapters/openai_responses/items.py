@@ -302,9 +302,13 @@ class Items:
         said = slot.arguments
         if slot.call_index >= 0 and text != said and text.startswith(said):
             self._out.append(self.call_delta(slot, text[len(said) :]))
-        self.calls.append(call)
         if item.get("async") is True:
+            repeated = any(each.call_id == call.call_id for each, _ in self.running)
             self.running.append((call, item))
+            if repeated:
+                # Told again it is the same call, which its caller runs once.
+                return
+        self.calls.append(call)
         self._emit(call)
 
     def _told(self, name: str | None) -> str | None:

@@ -1,0 +1,125 @@
+"""One round of tools: what is known and ruled of the calls, then each tool, told to whom it concerns."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from isthmus.harness.crew import Crew
+from isthmus.harness.docket import Docket, Plan, planned_round
+from isthmus.harness.effects import Held, Report, RunTools, ToolsRan
+from isthmus.harness.loopstate import LoopState
+from isthmus.harness.observed import answered, around_tools
+from isthmus.harness.runevents import RunEvent
+from isthmus.harness.runlog import RunLog
+from isthmus.models.events import Call
+from isthmus.models.executor import Around, ToolExecutor, ToolResult
+from isthmus.models.tools import ToolExecutionContext
+from isthmus.observability.scope import Operation
+
+
+class Worked(Protocol):
+    """The run, as far as its tools go; its own fields say what these are."""
+
+    state: LoopState
+    context: ToolExecutionContext
+    crew: Crew | None
+    op: Operation | None
+    log: RunLog | None
+    docket: Docket | None
+    lead: Any
+    active: Any
+    results: tuple[ToolResult, ...]
+    started: frozenset[str]
+
+    def report(self, report: Report) -> None:
+        """Tell the machine what happened."""
+
+    def collect(self) -> None:
+        """Enter what those spent who have worked for the run."""
+
+
+async def run_round(run: Worked, effect: RunTools) -> AsyncGenerator[ToolResult | RunEvent, None]:
+    """The events of a round, which is reported at its end; while a call waits for a decision none is run."""
+    run_id = run.context.run_id or ""
+    plan, effect = await planned_round(
+        effect, run.docket, crew=run.crew, stands=run.state, model=run.active, run_id=run_id
+    )
+    if plan is not None and plan.asked:
+        run.report(Held(run_id, plan.asked, plan.answered))
+        return
+    async with aclosing(_ran(run, effect, plan)) as events:
+        async for event in events:
+            yield event
+    if run.lead is not None:
+        run.collect()
+    run.report(ToolsRan(run.results))
+    if run.crew is not None:
+        run.crew.at("tool_round_end", run.state)
+
+
+async def _ran(run: Worked, effect: RunTools, plan: Plan | None) -> AsyncGenerator[ToolResult | RunEvent, None]:
+    calls = {call.call_id or "": call for call in effect.calls}
+    for known in () if plan is None else plan.answered.values():
+        if run.docket is None or known.call_id not in run.docket.results:
+            await tell(run, calls[known.call_id], known)
+            yield known
+        run.results = (*run.results, known)
+    run.docket = None
+    if run.lead is not None:
+        run.lead.active = run.active
+    due = effect.calls if plan is None else plan.run
+    results = ToolExecutor(around=around(run, plan)).results(
+        due, tools=effect.tools, context=run.context, used=effect.used, on_tool_start=starting(run)
+    )
+    async with aclosing(results), aclosing(beside(run, results)) as events:
+        async for item in events:
+            if isinstance(item, ToolResult):
+                item = item if plan is None else plan.shown(item)
+                run.results = (*run.results, item)
+                await tell(run, calls[item.call_id], item)
+            yield item
+
+
+def beside(
+    run: Worked, results: AsyncGenerator[ToolResult, None]
+) -> AsyncGenerator[ToolResult | RunEvent, None] | AsyncGenerator[ToolResult, None]:
+    """Results as they come, and in between what those who attend the run have to say."""
+    return results if run.crew is None or run.crew.mailbox is None else run.crew.mailbox.beside(results)
+
+
+def starting(run: Worked) -> Callable[[Call], Awaitable[None]]:
+    """What is told of each call just before its handler runs."""
+
+    async def starts(call: Call) -> None:
+        run.started = run.started | {call.call_id or ""}
+        if run.crew is not None:
+            await run.crew.tool_starts(call)
+        if run.log is not None:
+            await run.log.starts(call)
+
+    return starts
+
+
+def around(run: Worked, plan: Plan | None) -> Around | None:
+    """What tells of each tool, and writes its result as soon as it is there."""
+    told, log = around_tools(run.op), run.log
+    if log is None:
+        return told
+
+    async def recorded(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        result = await (ran() if told is None else told(call, ran))
+        await log.result(result if plan is None else plan.shown(result))
+        return result
+
+    return recorded
+
+
+async def tell(run: Worked, call: Call, result: ToolResult) -> None:
+    """Say that a call is answered."""
+    if run.log is not None:
+        await run.log.result(result)
+    answered(run.op, result)
+    if run.crew is not None:
+        await run.crew.tool_ends(call, result)
