@@ -182,6 +182,17 @@ _TIER = '[[chain.tiers]]\nid = "a"\nprovider = "echo"\n'
         (_TIER + "window_tokens = -5\n", "chain.tiers[0].window_tokens", "whole number"),
         (_TIER + "limits = {max_concurrent = 0}\n", "chain.tiers[0].limits.max_concurrent", "from 1"),
         ('[llm]\nprovider = "ecko"\n', "llm.provider", "did you mean 'echo'?"),
+        ('[[chain.tiers]]\nprovider = "local"\nmodel = "/no/such.gguf"\n', "chain.tiers[0].model", "GGUF"),
+        ('[llm]\nprovider = "local"\nmodel = "/no/such.gguf"\n', "llm.model", "GGUF"),
+        (_TIER + '[[chain.tiers]]\nprovider = "langserve"\n', "chain.tiers[1].base_url", "say where"),
+        (
+            '[[chain.tiers]]\nprovider = "anthropic"\nmodel = "m"\ncache_ttl = "2h"\n',
+            "chain.tiers[0].cache_ttl",
+            "'5m'",
+        ),
+        (_TIER + "timeouts = {idle = -1}\n", "chain.tiers[0].timeouts.idle", "above 0"),
+        ("[chain]\nprices = {m = {input = 1.0}}\n" + _TIER, "chain.prices.m", "needs a value for output"),
+        ('[chain]\nmarkers = [{name = "a"}]\n' + _TIER, "chain.markers[0]", "needs a value for open, close"),
         ('[llm]\nprovider = "echo"\ntenantt = "x"\n' + _TIER, "llm.tenantt", "did you mean 'tenant'?"),
     ],
 )
