@@ -241,7 +241,7 @@ def adapter_of(table: Table, place: Callable[[str], str] = "llm.{}".format) -> A
     try:
         return registry.build_adapter(found, values)
     except ConfigError as error:
-        raise located(error, table, place) from error.__cause__
+        raise located(error, table, place=place) from error.__cause__
 
 
 class _Placed:

@@ -124,7 +124,7 @@ class Settings:
         }
 
 
-def located(error: ConfigError, table: Table, place: Callable[[str], str]) -> ConfigError:
+def located(error: ConfigError, table: Table, *, place: Callable[[str], str]) -> ConfigError:
     """The mistake that an adapter found in one of these settings, named by the file or variable that made it.
 
     Args:
