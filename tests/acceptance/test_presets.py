@@ -472,3 +472,15 @@ def test_a_level_of_effort_that_a_model_may_not_know_is_sent(provider: str) -> N
     adapter: Any = registry.load_adapter(name, api_key="k", model=model, **place)
     body = adapter._encode(GenerateContext(messages=CTX.messages, effort="ultra"), stream=False).call.body
     assert b'"ultra"' in body
+
+
+@pytest.mark.parametrize("provider", [name for name in _ASKED if "nova" not in name])
+def test_the_lowest_level_in_place_of_none_is_noted(provider: str) -> None:
+    """Seed 000: a model that cannot stop thinking is asked for the lowest level, and the caller is told."""
+    name, model = provider.split(":", 1)
+    place = {"aws_region": "us-east-1", "api": "converse"} if name == "bedrock" else {}
+    limits = {"": {"thinking_default_on": True, "thinking_disable": False}}
+    adapter: Any = registry.load_adapter(name, api_key="k", model=model, model_limits=limits, **place)
+    request = adapter._encode(GenerateContext(messages=CTX.messages, effort="off"), stream=False)
+    assert b'"low"' in request.call.body
+    assert [note.code for note in request.notes] == [NoteCode.PARAMETER_CHANGED]

@@ -10,7 +10,7 @@ from isthmus.adapters.bedrock.names import MESSAGES_VENDOR, SCHEMAS
 from isthmus.adapters.bedrock.points import place_points
 from isthmus.adapters.bedrock.turns import ConverseTranscript
 from isthmus.errors import InvalidRequestError
-from isthmus.models.capabilities import EFFORTS, OFF, ModelCapabilities, apply_thinking, within
+from isthmus.models.capabilities import EFFORTS, OFF, ModelCapabilities, apply_thinking, lowered, within
 from isthmus.models.contract import GenerateContext
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.dialects import legal_name
@@ -46,7 +46,7 @@ def build_body(
         body["system"] = system
     effort = ctx.effort if ctx.effort is not None else defaults.effort
     thinking, level = _thinking(effort, defaults.capabilities, vendor=vendor, model=model)
-    maker.check_effort(effort, defaults.capabilities)
+    maker.check_effort(effort, defaults.capabilities, said=level, model=model)
     body["inferenceConfig"] = maker.inference(defaults.max_tokens or MAX_TOKENS, defaults.capabilities)
     body.update(maker.tools(_thinks(ctx.options.get(_EXTRA)) or _thinks(thinking)))
     output = {**maker.output(), **level}
@@ -97,9 +97,13 @@ class _Body:
             raise InvalidRequestError(f"{detail} (on_unsupported is 'error')")
         self._note(detail, code)
 
-    def check_effort(self, effort: str | None, capabilities: ModelCapabilities | None) -> None:
-        """Say that a level is left out where the endpoint takes none."""
+    def check_effort(
+        self, effort: str | None, capabilities: ModelCapabilities | None, *, said: Mapping[str, Any], model: str
+    ) -> None:
+        """Say that a level is left out where the endpoint takes none, or that the lowest stands for its absence."""
         level = effort.strip().lower() if effort is not None else ""
+        if said and level in OFF:
+            self._note(lowered(model))
         if level not in OFF and capabilities is not None and not capabilities.adaptive_thinking:
             self._unsupported(f"effort {effort!r} was left out: this endpoint takes none")
 
