@@ -80,4 +80,4 @@ def note_left_out(ctx: GenerateContext, notes: list[Note]) -> None:
 
 
 def _leave_out(name: str, value: Any, ctx: GenerateContext, notes: list[Note]) -> None:
-    unsupported(ctx, f"{name}={value!r:.60}: this adapter's chat face has no place for it", notes)
+    unsupported(ctx, f"{name}={value!r:.60}: this adapter's chat face has no place for it", notes=notes)

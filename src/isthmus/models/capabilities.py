@@ -112,7 +112,7 @@ def apply_thinking(
     return _at(kwargs, "low")
 
 
-def unsupported(ctx: GenerateContext, detail: str, notes: list[Note]) -> None:
+def unsupported(ctx: GenerateContext, detail: str, *, notes: list[Note]) -> None:
     """Note a portable setting that a provider lacks, and that is left out for it.
 
     Args:
@@ -150,7 +150,7 @@ def effort_sent(ctx: GenerateContext, caps: ModelCapabilities | None, *, model: 
     if effort.strip().lower() not in OFF:
         if caps is None or caps.adaptive_thinking:
             return effort
-        unsupported(ctx, f"effort {effort!r}: this endpoint takes none", notes)
+        unsupported(ctx, f"effort {effort!r}: this endpoint takes none", notes=notes)
         return None
     if caps is None or not caps.adaptive_thinking or not caps.thinking_default_on:
         return None

@@ -47,7 +47,7 @@ def _tool_choice(choice: str, tools: Iterable[ToolSpec]) -> Any:
 def _tools(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> None:
     if not ctx.tools:
         if ctx.tool_choice not in (None, "auto", "none"):
-            unsupported(ctx, f"tool_choice {ctx.tool_choice!r}: there are no tools", notes)
+            unsupported(ctx, f"tool_choice {ctx.tool_choice!r}: there are no tools", notes=notes)
         return
     made = declared(ctx.tools, dialect=SCHEMAS, notes=notes)
     body["tools"] = [tool(each) for each in made]
@@ -91,7 +91,7 @@ def _sampling(ctx: GenerateContext, server: ChatServer, body: dict[str, Any], no
     if server.seed_key:
         body[server.seed_key] = ctx.seed
         return
-    unsupported(ctx, f"seed {ctx.seed} was left out: {server.provider} takes none", notes)
+    unsupported(ctx, f"seed {ctx.seed} was left out: {server.provider} takes none", notes=notes)
 
 
 def _named(message: Any) -> Any:

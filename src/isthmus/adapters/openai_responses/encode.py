@@ -114,7 +114,7 @@ def _sampling(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> 
     for name in ("stop", "seed"):
         value = getattr(ctx, name)
         if value not in (None, ()):
-            unsupported(ctx, f"{name}={value!r:.60}: the Responses API has no such setting", notes)
+            unsupported(ctx, f"{name}={value!r:.60}: the Responses API has no such setting", notes=notes)
 
 
 def _options(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> None:

@@ -101,7 +101,7 @@ def _choice(ctx: GenerateContext, notes: list[Note], *, any_tool: bool) -> Any:
     if local == "none" or (local == "required" and any_tool):
         return local
     if local == "required":
-        unsupported(ctx, "tool_choice 'required': there are no tools", notes)
+        unsupported(ctx, "tool_choice 'required': there are no tools", notes=notes)
         return None
     names = [spec.name for spec in ctx.tools]
     if local not in names:
