@@ -135,9 +135,10 @@ def located(error: ConfigError, table: Table, *, place: Callable[[str], str]) ->
     key = (error.key or "").removeprefix("llm.")
     if key in table:
         return moved(error, table[key].where, key=place(key))
-    if error.where is None and key and "provider" in table:
-        # What a provider needs and nobody set belongs where that provider is named.
-        return moved(error, table["provider"].where, key=f"{place('provider').removesuffix('provider')}{key}")
+    if error.where is None and "provider" in table:
+        # What a provider needs and nobody set, or makes that is none, belongs where that provider is named.
+        own = place("provider").removesuffix("provider")
+        return moved(error, table["provider"].where, key=f"{own}{key or 'provider'}")
     return error
 
 
