@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,17 @@ _TIER = '[[chain.tiers]]\nid = "a"\nprovider = "echo"\n'
         (_TIER + "window_tokens = -5\n", "chain.tiers[0].window_tokens", "whole number"),
         (_TIER + "limits = {max_concurrent = 0}\n", "chain.tiers[0].limits.max_concurrent", "from 1"),
         ('[llm]\nprovider = "ecko"\n', "llm.provider", "did you mean 'echo'?"),
+        ('[[chain.tiers]]\nprovider = "local"\nmodel = "/no/such.gguf"\n', "chain.tiers[0].model", "GGUF"),
+        ('[llm]\nprovider = "local"\nmodel = "/no/such.gguf"\n', "llm.model", "GGUF"),
+        (_TIER + '[[chain.tiers]]\nprovider = "langserve"\n', "chain.tiers[1].base_url", "say where"),
+        (
+            '[[chain.tiers]]\nprovider = "anthropic"\nmodel = "m"\ncache_ttl = "2h"\n',
+            "chain.tiers[0].cache_ttl",
+            "'5m'",
+        ),
+        (_TIER + "timeouts = {idle = -1}\n", "chain.tiers[0].timeouts.idle", "above 0"),
+        ("[chain]\nprices = {m = {input = 1.0}}\n" + _TIER, "chain.prices.m", "needs a value for output"),
+        ('[chain]\nmarkers = [{name = "a"}]\n' + _TIER, "chain.markers[0]", "needs a value for open, close"),
         ('[llm]\nprovider = "echo"\ntenantt = "x"\n' + _TIER, "llm.tenantt", "did you mean 'tenant'?"),
     ],
 )
@@ -357,3 +369,39 @@ def test_findings_show_no_secret(home: Home) -> None:
     assert any("api_key: set" in line for line in lines)
     assert "weights: there" in lines
     assert "CANARY" not in str(lines)
+
+
+@pytest.mark.parametrize("body", ["raise RuntimeError('boom')", "import sys; sys.exit('boom')", "def boom(:"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[llm]\nprovider = "odd"\n[plugins]\nmodules = ["odd_module"]\n',
+        '[llm]\nprovider = "odd_module:Made"\n',
+        '[llm]\nprovider = "echo"\n[telemetry]\nenabled = true\nredact = "odd_module:hide"\n',
+    ],
+    ids=["plugin", "dotted path", "hook"],
+)
+def test_a_module_that_fails_as_it_is_imported_is_shown_with_its_cause(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, body: str
+) -> None:
+    """Whatever a stranger's module does as it is imported, an exit included, is a mistake in the configuration."""
+    (tmp_path / "odd_module.py").write_text(body)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(registry, "_failed_plugins", {})
+    file = home.write_user(text)
+    with pytest.raises(ConfigError) as caught:
+        build.load()
+    assert str(caught.value).startswith(f"{file}: ")
+    assert re.search("boom|odd_module.py", str(caught.value))
+
+
+def test_a_factory_that_makes_no_adapter_is_named_where_it_is_named(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a configured factory makes is judged under the name of the file and the key that name it."""
+    (tmp_path / "none_module.py").write_text("class Made: ...")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = home.write_user('[[chain.tiers]]\nprovider = "none_module:Made"\n')
+    with pytest.raises(ConfigError, match="no adapter") as caught:
+        build.load()
+    assert str(caught.value).startswith(f"{file}: chain.tiers[0].provider: ")

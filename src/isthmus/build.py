@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from isthmus.models.repair import answered, refused, repairing
 from isthmus.observability.configured import observe, said_of
 from isthmus.settings import LLM_KEYS, Layer, Setting, Settings, Table, hidden, load_settings, moved, unknown_key
 from isthmus.settings.keys import TIER_KEYS
+from isthmus.settings.merged import located
 from isthmus.sync import iterate_sync, run_sync
 
 __all__ = [
@@ -95,7 +97,7 @@ def load(source: str | os.PathLike[str] | Settings | None = None, **overrides: A
     settings = _settings(source, overrides)
     tables = connections(settings)
     observe(settings)
-    tiers = tuple([_tier(table) for table in tables])
+    tiers = tuple([_tier(table, partial(settings.place, at)) for at, table in enumerate(tables)])
     check_production(settings, [table["provider"] for table in tables], tiers=tiers)
     options = chain_options({key: item for key, item in settings.chain.items() if key != "production"})
     rows = enumerate(zip(tables, tiers, strict=True))
@@ -106,14 +108,8 @@ def load(source: str | os.PathLike[str] | Settings | None = None, **overrides: A
         raise defined_at(error, settings, where=tables[0]["provider"].where) from None
 
 
-def _place(settings: Settings, at: int, key: str) -> str:
-    """The dotted name of a key of the tier at this place: `[llm]` has what the tier's own table does not."""
-    own = bool(settings.tiers) and key in settings.tiers[at]
-    return f"chain.tiers[{at}].{key}" if own else f"llm.{key}"
-
-
 def _limiter(settings: Settings, table: Table, at: int) -> RateLimiter:
-    key = _place(settings, at, "limits")
+    key = settings.place(at, "limits")
     tier = tuple([table[name].value if name in table else None for name in ("provider", "model", "base_url")])
     return tier_limiter(table["limits"], key, tier=tier)
 
@@ -148,10 +144,10 @@ def _check_keys(settings: Settings, table: Table, at: int) -> None:
     try:
         found = registry.resolve(provider.value)
     except ConfigError as error:
-        raise moved(error, provider.where, key=_place(settings, at, "provider")) from error.__cause__
+        raise moved(error, provider.where, key=settings.place(at, "provider")) from error.__cause__
     for key, setting in table.items():
         if key not in TIER_KEYS and (key not in found.parameters or key == _FROM_SETTINGS_ONLY):
-            _check_elsewhere(key, setting, found, place=_place(settings, at, key))
+            _check_elsewhere(key, setting, found, place=settings.place(at, key))
 
 
 def _with_provider(table: Table) -> Table:
@@ -213,7 +209,7 @@ def findings(settings: Settings) -> Iterator[str]:
                 yield f"{key}: set (from {table[key].where})"
         yield from unused_keys(table)
         _check_keys(settings, table, at)
-        adapter = adapter_of(table)
+        adapter = adapter_of(table, partial(settings.place, at))
         variable = getattr(getattr(adapter, "keys", None), "variable", "")
         if variable:
             yield f"{variable}: {'set' if os.environ.get(variable) else 'not set'}"
@@ -222,11 +218,12 @@ def findings(settings: Settings) -> Iterator[str]:
     load(settings)
 
 
-def adapter_of(table: Table) -> Any:
+def adapter_of(table: Table, place: Callable[[str], str] = "llm.{}".format) -> Any:
     """The adapter that a tier's settings describe.
 
     Args:
         table: one of `connections`.
+        place: the dotted name of one of its keys.
 
     Raises:
         ConfigError: its factory refuses the settings or makes no adapter.
@@ -235,13 +232,16 @@ def adapter_of(table: Table) -> Any:
     found = registry.resolve(table["provider"].value)
     values = {key: setting.value for key, setting in table.items() if key not in _TIER_ONLY}
     if "timeouts" in table:
-        values["timeouts"] = made_of(Timeouts, table["timeouts"], "llm.timeouts")
+        values["timeouts"] = made_of(Timeouts, table["timeouts"], place("timeouts"))
     command = table.get("api_key_command")
     if command is not None and "api_key" in table and table["api_key"].layer is not Layer.FLAGS:
         del values["api_key"]
     if "base_url" in table:
         values[_FROM_SETTINGS_ONLY] = table["base_url"].trusted
-    return registry.build_adapter(found, values)
+    try:
+        return registry.build_adapter(found, values)
+    except ConfigError as error:
+        raise located(error, table, place=place) from error.__cause__
 
 
 class _Placed:
@@ -255,8 +255,8 @@ class _Placed:
         return getattr(self._adapter, name)
 
 
-def _tier(table: Table) -> Any:
-    adapter = adapter_of(table)
+def _tier(table: Table, place: Callable[[str], str]) -> Any:
+    adapter = adapter_of(table, place)
     own = {key: table[key].value for key in _TIER_ONLY if key in table and key != "limits"}
     if "supports" in own:
         own["supports"] = frozenset(own["supports"])

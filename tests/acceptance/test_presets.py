@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from isthmus.conformance import conform
 from isthmus.conformance.playback import replay
 from isthmus.errors import ConfigError, CredentialsError, InvalidRequestError
 from isthmus.models.contract import GenerateContext
+from isthmus.models.events import NoteCode
 from isthmus.models.fold import consume_stream
 from isthmus.settings import load_settings
 from support.caught import CHAT, MESSAGES, Caught
@@ -434,3 +436,51 @@ def test_every_preset_stands_on_a_page() -> None:
         if name in PRESETS and "Chat Completions" not in row:
             ceiling = (PRESETS[name][3].keys() & {"max_tokens", "max_completion_tokens"}).pop()
             assert f"`{ceiling}`" in row, name
+
+
+_ASKED = (
+    *("openai:m", "openai-responses:m", "anthropic:m", "deepseek:m"),
+    *("bedrock:amazon.nova-pro-v1:0", "bedrock:anthropic.claude-sonnet-4-5-v1:0"),
+)
+
+
+@pytest.mark.parametrize("provider", _ASKED)
+@pytest.mark.parametrize(
+    ("limits", "wish"),
+    [({"adaptive_thinking": False}, {"effort": "high"}), ({}, {"tool_choice": "required"})],
+    ids=["effort", "tool choice"],
+)
+def test_what_a_model_lacks_is_noted_or_an_error_at_every_provider(
+    provider: str, limits: dict[str, Any], wish: dict[str, Any]
+) -> None:
+    """`on_unsupported` holds for the same settings whoever is asked."""
+    provider, named = provider.split(":")[0], {"model": provider.split(":", 1)[1]}
+    if provider == "bedrock":
+        named["aws_region"] = "us-east-1"
+    adapter: Any = registry.load_adapter(provider, api_key="k", model_limits={"": limits}, **named)
+    asked = GenerateContext(messages=({"role": "user", "content": "Hi"},), **wish)
+    assert [note.code for note in adapter._encode(asked, stream=False).notes] == [NoteCode.PARAMETER_DROPPED]
+    with pytest.raises(InvalidRequestError, match="on_unsupported"):
+        adapter._encode(replace(asked, on_unsupported="error"), stream=False)
+
+
+@pytest.mark.parametrize("provider", _ASKED)
+def test_a_level_of_effort_that_a_model_may_not_know_is_sent(provider: str) -> None:
+    """Seed 000: an unsupported level is sent, so that the provider's own error surfaces."""
+    name, model = provider.split(":", 1)
+    place = {"aws_region": "us-east-1", "api": "converse"} if name == "bedrock" else {}
+    adapter: Any = registry.load_adapter(name, api_key="k", model=model, **place)
+    body = adapter._encode(GenerateContext(messages=CTX.messages, effort="ultra"), stream=False).call.body
+    assert b'"ultra"' in body
+
+
+@pytest.mark.parametrize("provider", [name for name in _ASKED if "nova" not in name])
+def test_the_lowest_level_in_place_of_none_is_noted(provider: str) -> None:
+    """Seed 000: a model that cannot stop thinking is asked for the lowest level, and the caller is told."""
+    name, model = provider.split(":", 1)
+    place = {"aws_region": "us-east-1", "api": "converse"} if name == "bedrock" else {}
+    limits = {"": {"thinking_default_on": True, "thinking_disable": False}}
+    adapter: Any = registry.load_adapter(name, api_key="k", model=model, model_limits=limits, **place)
+    request = adapter._encode(GenerateContext(messages=CTX.messages, effort="off"), stream=False)
+    assert b'"low"' in request.call.body
+    assert [note.code for note in request.notes] == [NoteCode.PARAMETER_CHANGED]

@@ -169,8 +169,8 @@ def test_an_error_inside_a_stream_gets_the_status_it_stands_for(value: Any, kind
 STATUSES = {
     **dict.fromkeys((401, 402, 403), "credentials"),
     **dict.fromkeys((408, 409, 425, 429, 500, 502, 504, 507, 520, 524), "transient"),
-    **dict.fromkeys((503, 529), "unavailable"),
-    **dict.fromkeys((301, 307, 400, 404, 405, 406, 410, 413, 415, 418, 422, 451), "invalid"),
+    **dict.fromkeys((301, 307, 503, 529), "unavailable"),
+    **dict.fromkeys((400, 404, 405, 406, 410, 413, 415, 418, 422, 451), "invalid"),
 }
 
 
@@ -389,3 +389,16 @@ def test_f09_a_hint_that_makes_no_sense_is_no_hint(hint: object) -> None:
 def test_f18_overloaded_in_each_of_its_shapes(error: Any) -> None:
     """F18: overloaded is "unavailable", whether a status, an event after 200, a code or the words say so."""
     assert error.error_class == "unavailable"
+
+
+@pytest.mark.parametrize("status", [101, 300, 302, 307, 308, 399])
+def test_a_reply_that_leads_elsewhere_is_the_addresss_failure(status: int) -> None:
+    """A redirect, as of a login page or of a host that moved, blames no request: another tier may answer it."""
+    place = {"location": "https://login.example.org/in?token=cnry-8f3a1b2c4d5e6f70"}
+    error = classify_reply(WireReply(status, place, b"<html>Moved</html>"))
+    assert (str(error.error_class), error.status) == ("unavailable", status)
+    if status >= 300:
+        assert "login.example.org" in error.message
+        assert "base URL" in error.message
+    assert "cnry" not in str(error)
+    assert classify_reply(WireReply(302, {}, b"")).message == "HTTP 302 without a body"

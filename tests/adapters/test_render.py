@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from isthmus.adapters.base import ChatResponse, ModelAdapter, ToolCall
+from isthmus.adapters.base import ChatResponse, ModelAdapter, ToolCall, as_adapter
 from isthmus.adapters.render import (
     Rendered,
     Turns,
@@ -23,6 +23,8 @@ from isthmus.errors import InvalidRequestError, ProtocolError
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.events import Call, Finish, Native, Note, NoteCode, Text
 from isthmus.models.messages import assistant_message, tool_message
+from isthmus.models.model import Model
+from isthmus.models.responses import Choice, Message, ModelResponse, ModelStreamEvent
 from support.face_kit import LOOK
 
 USER = {"role": "user", "content": "hi"}
@@ -108,6 +110,61 @@ async def test_a_result_belongs_to_its_call_by_place_where_the_id_was_made() -> 
     past = (USER, assistant_message(step), tool_message(step.calls[0].call_id or "", "found it"))
     await adapter.generate(GenerateContext(messages=past))
     assert adapter.turned[-1] == (adapter.reply, [(adapter.reply.tool_calls[0], "found it")])
+
+
+FOREIGN: tuple[Any, ...] = (
+    USER,
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": None, "type": "function", "function": {"name": name, "arguments": '{"q": "x"}'}}
+            for name in ("look", "find")
+        ],
+    },
+    {"role": "tool", "tool_call_id": None, "name": "find", "content": "found"},
+    {"role": "tool", "content": "looked"},
+    {"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": "{}"}},
+    {"role": "function", "name": "look", "content": "again"},
+)
+
+
+async def test_calls_of_a_foreign_history_without_ids_are_paired_on_the_chat_face() -> None:
+    """F14: each call gets an id and its own result, by name and then in order; what was made is noted."""
+    adapter = Own()
+    step = await adapter.generate(GenerateContext(messages=FOREIGN))
+    turned = [[(call.id, call.name, text) for call, text in results] for _, results in adapter.turned]
+    assert turned == [[("call_1", "find", "found"), ("call_0", "look", "looked")], [("call_2", "look", "again")]]
+    assert [note.code for note in step.notes] == [NoteCode.CALL_ID_MADE] * 3
+    assert FOREIGN[3] == {"role": "tool", "content": "looked"}
+
+
+async def test_calls_of_a_foreign_history_without_ids_are_paired_on_the_model_face() -> None:
+    """F14: a client of the model face is told the ids, whole and streamed, and its caller what was made."""
+
+    class Client(Model):
+        def __init__(self) -> None:
+            self.told: list[Any] = []
+
+        async def get_response(self, messages: Any, *args: Any, **kwargs: Any) -> ModelResponse:
+            self.told = list(messages)
+            return ModelResponse(choices=[Choice(message=Message(content="ok"), finish_reason="stop")])
+
+        async def stream_response(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+            yield ModelStreamEvent(kind="completed", response=await self.get_response(messages))
+
+    client = Client()
+    adapter = as_adapter(client)
+    for ask in (adapter.generate, lambda ctx: adapter.stream(ctx).result()):
+        client.told = []
+        step = await ask(GenerateContext(messages=FOREIGN))
+        assert [turn.get("tool_call_id") for turn in client.told if turn["role"] == "tool"] == [
+            *("call_1", "call_0", "call_2")
+        ]
+        assert [call["id"] for turn in client.told for call in turn.get("tool_calls", ())] == [
+            *("call_0", "call_1", "call_2")
+        ]
+        assert [note.code for note in step.notes] == [NoteCode.CALL_ID_MADE] * 3
 
 
 async def test_a_renderer_that_returns_no_turns_is_protocol() -> None:

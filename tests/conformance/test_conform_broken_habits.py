@@ -184,6 +184,25 @@ class SharesText(Chat):
                 yield kind, value
 
 
+class WaitsForItself(Step):
+    """Two calls at once each hold what the other waits for."""
+
+    first = True
+    alone = True
+
+    async def stream(self, ctx: Any) -> Any:
+        mine, self.first = self.first, False
+        await asyncio.sleep(0)
+        self.alone = self.alone and mine
+        try:
+            async for event in super().stream(ctx):
+                yield event
+            while not (self.alone or mine):
+                await asyncio.sleep(0.01)
+        finally:
+            self.first = mine or self.first
+
+
 class SharesRequest(Step):
     def asked(self, ctx: Any) -> Any:
         self.now = super().asked(ctx)
@@ -381,6 +400,7 @@ HABITS: dict[str, tuple[Any, str]] = {
     "text shared between calls": (SharesText, "concurrent"),
     "a request shared between calls": (SharesRequest, "concurrent"),
     "text kept from the last call": (AddsUp, "concurrent"),
+    "two calls at once that wait for each other": (WaitsForItself, "concurrent"),
     "the ceiling not kept": (NoCeiling, "ceiling"),
     "the ceiling not sent": (SendsNoCeiling, "ceiling"),
     "another ceiling sent": (SendsAnotherCeiling, "ceiling"),

@@ -8,6 +8,7 @@ import json
 import uuid
 from collections import OrderedDict, UserDict
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -389,6 +390,40 @@ def test_a_right_adapter_passes_every_law_that_applies(kind: type) -> None:
     assert not report.findings, report.table()
     assert not [each for each in report.laws if each.status == "skip"]
     assert report.seconds < 5
+
+
+class _Queue(Client):
+    """A machine that answers one request after the other, reads for long and writes quickly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = asyncio.Semaphore(1)
+
+    async def send(self, **request: Any) -> dict[str, Any]:
+        """The same after a while."""
+        async with self.turn:
+            await asyncio.sleep(0.18)
+            return await super().send(**request)
+
+    async def stream(self, **request: Any) -> Any:
+        """The pieces, a few milliseconds apart."""
+        async with aclosing(super().stream(**request)) as items:
+            async for item in items:
+                yield item
+                await asyncio.sleep(0.004)
+
+
+class _Slow(Step):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, client=_Queue())
+
+
+def test_a_slow_adapter_that_answers_is_not_taken_for_one_that_mixes_or_holds_back() -> None:
+    """Two calls at once that take longer than the patience for one are not judged; what takes long is not late."""
+    report = asyncio.run(conform(_Slow, tools=TOOLS, patience=0.3))
+    assert not report.findings, report.table()
+    concurrent = next(each for each in report.laws if each.id == "concurrent")
+    assert (concurrent.status, "more patience" in concurrent.reason) == ("skip", True), report.table()
 
 
 def test_scenarios_may_change_an_adapter_in_place() -> None:

@@ -303,3 +303,13 @@ def test_a_client_that_blocks_is_served_from_a_thread() -> None:
             server.wait(lambda: False, 0.01)
     assert threading.active_count() == before
     assert [request.body for request in server.requests] == [b"{}"]
+
+
+@pytest.mark.parametrize("given", [{"text": "Hi."}, "Hi.", b"Hi.", 5, None, [{"text": "Hi."}]])
+async def test_what_is_no_play_is_refused_with_how_to_make_one(given: Any) -> None:
+    """A step, a body or a slip in a play's place says so, before any request; from a function, with the request."""
+    with pytest.raises(ConfigError, match=r"not with \w+ .*Play\.steps"):
+        serve(given)
+    async with serve(lambda request: given) as server:
+        assert (await ask(server.url)).status == 400
+        assert "Play.steps" in str(server.problems[0])

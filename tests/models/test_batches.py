@@ -54,7 +54,10 @@ async def test_read_one_by_one_or_together_they_are_the_same() -> None:
     await single.aclose()
     await single.aclose()
     assert [event async for event in EventStream(model.stream(CTX))] == flat
-    assert [list(batch) async for batch in EventStream(model.stream(CTX)).batches()] == [list(part) for part in PARTS]
+    together = [list(batch) async for batch in EventStream(model.stream(CTX)).batches()]
+    assert together == [[Text("a")], *([event] for event in PARTS[1])]
+    texts = [[Text("a"), Text("b")], [Finish("stop")]]
+    assert [list(batch) async for batch in EventStream(Together(*texts).stream(CTX)).batches()] == texts
     assert [event async for event in of(model).stream(CTX)] == flat
     assert [event async for event in of(of(model)).stream(CTX)] == flat
     assert model.open == 0
@@ -84,10 +87,27 @@ async def test_what_came_before_a_failure_in_one_batch_is_shown_first() -> None:
             pass
         assert seen[:2] == [Text("a"), Call("look", {}, "1")]
     batches = EventStream(Together(twice).stream(CTX)).batches()
-    shown = await anext(batches)
+    assert [*await anext(batches), *await anext(batches)] == [Text("a"), Call("look", {}, "1")]
     with pytest.raises(ProtocolError):
         await anext(batches)
-    assert shown[0] == Text("a")
+
+
+async def test_batches_of_a_stranger_are_read_as_single_events_are() -> None:
+    """Dicts become events, what is no event breaks the reply, and a subclass of the form is of the form."""
+
+    class Own(Batches):
+        """A stranger's."""
+
+    model = Together([{"type": "text", "text": "a"}], [{"type": "finish", "finish": "stop"}])
+    for made in (Batches, Own):
+        stream = EventStream(made(model.stream(CTX).batches))
+        assert [event async for event in stream] == [Text("a"), Finish("stop")]
+    for wrong in ({"type": "nope"}, 5):
+        with pytest.raises(ProtocolError):
+            assert [event async for event in EventStream(Together([Text("a"), wrong]).stream(CTX))]
+    late = EventStream(Together([Finish("stop"), {"type": "text", "text": "a"}]).stream(CTX))
+    with pytest.raises(ProtocolError, match="after the finish"):
+        assert [event async for event in late]
 
 
 async def test_after_content_a_chain_tries_nothing_again_whatever_came_in_the_batch() -> None:
@@ -113,7 +133,7 @@ async def test_a_run_that_is_stopped_within_a_batch_keeps_what_was_shown() -> No
     await stream.aclose()
     assert stream.outcome is not None
     assert stream.outcome.text == "ab"
-    assert stream.outcome.messages[1]["content"] == "ab"
+    assert stream.outcome.messages[1:] == ({"role": "assistant", "content": "ab"},)
     assert not ran
     await asyncio.sleep(0)
     assert not tasks()

@@ -25,6 +25,13 @@ def test_a_context_is_frozen_and_says_nothing_by_default() -> None:
         ctx.options["a"] = 1  # type: ignore[index]
 
 
+@pytest.mark.parametrize("word", ["Error", "raise", "", None])
+def test_a_word_that_says_nothing_of_what_is_unsupported_is_refused(word: Any) -> None:
+    """A misspelled wish for an error is not taken for one for a note."""
+    with pytest.raises(ValueError, match="'note' or 'error'"):
+        GenerateContext(on_unsupported=word)
+
+
 def test_a_tool_has_a_schema_whatever_it_was_given() -> None:
     """An explicit schema is sent unchanged, a model gives its own, nothing gives an empty object."""
 

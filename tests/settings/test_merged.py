@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,10 @@ def test_a_seed_is_the_lowest_layer(home: Home, tmp_path: Path, monkeypatch: pyt
     assert settings.get("model") == "user"
     assert settings.get("tenant_id") == "acme"
     assert "mycorp" in settings.llm["tenant_id"].where
+    monkeypatch.delitem(sys.modules, "mycorp", raising=False)
+    (package / "__init__.py").write_text("import sys; sys.exit('licence is missing')")
+    with pytest.raises(ConfigError, match=r"config seed 'mycorp'.*licence is missing"):
+        load_settings(environ={})
 
 
 def test_tables_of_a_chain_are_merged_entry_by_entry(home: Home, tmp_path: Path) -> None:

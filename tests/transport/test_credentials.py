@@ -188,6 +188,20 @@ async def test_a_command_that_hangs_is_killed_with_its_children(
     assert not late.exists()
 
 
+async def test_who_asks_while_a_command_is_being_stopped_gets_a_run_of_his_own(tmp_path: Path) -> None:
+    """F10: a call that begins just after all who waited were cancelled is not cancelled with them."""
+    command, log = counting(tmp_path, before="sleep 0.2")
+    first = asyncio.create_task(sent(KeySource(api_key_command=command)))
+    await asyncio.sleep(0.1)
+    first.cancel()
+    await asyncio.sleep(0)
+    later = [sent(KeySource(api_key_command=command)) for _ in range(2)]
+    assert await asyncio.gather(*later) == ["Bearer key-1"] * 2
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert runs(log) == 1
+
+
 async def test_cancelling_one_of_those_who_wait_leaves_the_others(tmp_path: Path) -> None:
     """F10: a cancelled call doesn't take the key from others; when all are cancelled the command is stopped."""
     command, log = counting(tmp_path, before="sleep 0.3")

@@ -29,6 +29,7 @@ EPOCH = 1792567680  # DATE in seconds
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after": ""}, None),
+        ({"retry-after": "soon", "x-ratelimit-reset": "3"}, 3.0),
         ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}, 360.0),
         ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1h2m3s"}, 3723.0),
         ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "17.5ms"}, 0.0175),

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from isthmus.adapters.render import Rendered
-from isthmus.errors import InvalidRequestError
+from isthmus.models.capabilities import unsupported
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Note, NoteCode
 
@@ -80,7 +80,4 @@ def note_left_out(ctx: GenerateContext, notes: list[Note]) -> None:
 
 
 def _leave_out(name: str, value: Any, ctx: GenerateContext, notes: list[Note]) -> None:
-    text = f"{name}={value!r:.60}: this adapter's chat face has no place for it"
-    if ctx.on_unsupported == "error":
-        raise InvalidRequestError(text)
-    notes.append(Note(NoteCode.PARAMETER_DROPPED, text))
+    unsupported(ctx, f"{name}={value!r:.60}: this adapter's chat face has no place for it", notes=notes)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from isthmus.errors import ErrorClass, TierError, tier_error
 from isthmus.models.jsontext import loads
+from isthmus.secret import clean_url
 from isthmus.wire.call import WireReply
 from isthmus.wire.retryafter import retry_after
 
@@ -217,6 +218,9 @@ class Failure:
             return ErrorClass.UNAVAILABLE
         if status == 404 and _MODEL_GONE.search(self.message):
             return ErrorClass.UNAVAILABLE
+        if status is not None and status < 400:
+            # Somebody else answers at this address: that says nothing against the request.
+            return ErrorClass.UNAVAILABLE
         return ErrorClass.INVALID if status is not None and status < 500 else ErrorClass.TRANSIENT
 
 
@@ -323,6 +327,10 @@ def classify_reply(reply: WireReply) -> TierError:
         failure = Failure.parse(loads(reply.body))
     except (ValueError, RecursionError):
         failure = Failure(_plain(text) or f"HTTP {reply.status} without a body")
+    place = reply.headers.get("location")
+    if 300 <= reply.status < 400 and place:
+        said = f"redirected to {clean_url(place)}, which is not followed: if it is right, make it the base URL"
+        failure = replace(failure, message=f"{said} ({failure.message[:_TEXT_SHOWN]})")
     return failure.classified(status=reply.status, headers=reply.headers, body=text)
 
 

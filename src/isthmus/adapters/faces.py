@@ -156,12 +156,14 @@ class Source:
         return not any(_SOURCE in vars(kind) for kind in kinds[place + 1 :])
 
     async def _responded(self, adapter: Any, ctx: GenerateContext) -> StepResult:
+        notes: list[Note] = []
         ask = bound(self.written["get_response"], adapter)
-        return from_response(await _awaited(ask(model_messages(ctx), **model_arguments(ctx))))
+        return _noted(from_response(await _awaited(ask(model_messages(ctx, notes), **model_arguments(ctx)))), notes)
 
     async def _model_stream(self, adapter: Any, ctx: GenerateContext) -> AsyncIterator[Event]:
+        notes: list[Note] = []
         ask = bound(self.written["stream_response"], adapter)
-        events = model_events(ask(model_messages(ctx), **model_arguments(ctx)))
+        events = model_events(ask(model_messages(ctx, notes), **model_arguments(ctx)), notes)
         try:
             async for event in events:
                 yield event

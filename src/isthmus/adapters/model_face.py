@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import msgspec
+from msgspec.structs import replace as changed
 
 from isthmus.adapters.render import Rendered, fresh, read_context, remembered, role_dict
 from isthmus.adapters.views import from_model_event, from_response
@@ -21,9 +21,10 @@ from isthmus.errors import (
 )
 from isthmus.models.aside import Aside
 from isthmus.models.contract import GenerateContext, ToolSpec
-from isthmus.models.events import Call, CallDelta, Event, Finish, Reasoning, StepResult, Text, framed
+from isthmus.models.events import Call, CallDelta, Event, Finish, Note, Reasoning, StepResult, Text, framed
 from isthmus.models.fold import classify, close, iterate
 from isthmus.models.output import resolve_output_schema
+from isthmus.models.pairing import Pairing
 from isthmus.models.repair import RETRIES, Repair, answered, repairing
 from isthmus.models.responses import ModelStreamEvent
 from isthmus.models.strategy import Asked
@@ -71,10 +72,12 @@ class OfferedTools:
         }
 
 
-def model_messages(ctx: GenerateContext) -> Rendered:
-    """The transcript as a model-face class takes it: the brief in front as a system message."""
+def model_messages(ctx: GenerateContext, notes: list[Note]) -> Rendered:
+    """The transcript as a model-face class takes it: the brief in front as a system message, each call with an id."""
     lead = [{"role": "system", "content": ctx.brief}] if ctx.brief else []
-    return Rendered([*lead, *(role_dict(message, ctx) for message in ctx.messages)], ctx)
+    pairing = Pairing(notes)
+    turns = (pairing.turn(message, f"messages[{at}]") for at, message in enumerate(ctx.messages))
+    return Rendered([*lead, *(role_dict(turn, ctx) for turn in turns)], ctx)
 
 
 def model_arguments(ctx: GenerateContext) -> dict[str, Any]:
@@ -242,11 +245,12 @@ def read_as_text(event: Event, asked: Asked | None) -> Event | None:
     return None if isinstance(event, Call) and event.tool == asked.tool else event
 
 
-async def model_events(said: Any) -> AsyncIterator[Event]:
+async def model_events(said: Any, notes: Iterable[Note] = ()) -> AsyncIterator[Event]:
     """The events of a model-face stream.
 
     Args:
         said: what `stream_response` returned.
+        notes: what was changed on the way in; handed on with the finish.
 
     Raises:
         TierError: it yielded an "error" event.
@@ -261,7 +265,7 @@ async def model_events(said: Any) -> AsyncIterator[Event]:
             if kind == "error":
                 if isinstance(shown, ModelStreamEvent) and shown.steering:
                     # What became of steered input is told though the failure itself may yet be mended.
-                    yield Aside(msgspec.structs.replace(shown, kind="provider", error=None))
+                    yield Aside(changed(shown, kind="provider", error=None))
                 raise _failure(shown.error)
             if completed:
                 raise ProtocolError(
@@ -281,7 +285,8 @@ async def model_events(said: Any) -> AsyncIterator[Event]:
         await close(source)
     if not completed:
         raise ProtocolError("stream_response ended without a 'completed' event")
-    for event in _rest(from_response(response), "".join(texts), thought):
+    step = from_response(response)
+    for event in _rest(changed(step, notes=(*notes, *step.notes)), "".join(texts), thought):
         yield event
 
 

@@ -29,7 +29,7 @@ Factory = Callable[..., Any]
 
 _log = logging.getLogger("isthmus.adapters")
 _registered: dict[str, Factory] = {}
-_failed_plugins: dict[str, Exception | None] = {}
+_failed_plugins: dict[str, BaseException | None] = {}
 _NEVER = frozenset({"provider", "base_url_trusted"})
 _FACES = ("stream", "generate", "get_response")
 
@@ -115,7 +115,8 @@ def import_plugins(modules: Iterable[str]) -> None:
         _failed_plugins[module] = None
         try:
             import_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            # A script that is imported by mistake may end the process.
             _failed_plugins[module] = error
             _log.warning("plugin module %r could not be imported: %s: %s", module, type(error).__name__, error)
 
@@ -183,7 +184,7 @@ def _dotted(path: str, row: BuiltIn | None = None, label: str = "") -> Factory:
             found = getattr(found, name)
     except IsthmusError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if row is not None and row.package and getattr(error, "name", None) == row.package:
             raise MissingDependencyError(f"provider {label!r}", row.package, extra=row.extra) from error
         hint = "; a dotted path reads package.module:Class" if row is None else ""

@@ -15,6 +15,7 @@ from isthmus.models.jsontext import dumps
 from isthmus.models.messages import RESERVED, check_form, native_of, text_of
 from isthmus.models.neutral import check_projection, split
 from isthmus.models.normalise import parse_arguments
+from isthmus.models.pairing import Pairing
 from isthmus.models.parts import TextContent
 from isthmus.models.reading import read_result
 
@@ -102,15 +103,13 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, *, notes: list[Note]
     """
     made: list[Any] = []
     shown: list[Any] = []
-    messages, place = ctx.messages, 0
+    messages, place = [*_paired(ctx, notes)], 0
     while place < len(messages):
         message = messages[place]
-        check_form(message, f"messages[{place}]")
         place += 1
         if shown and message.get("role") != "tool":
             made.append(role_dict({"role": "user", "content": shown}, ctx))
             shown = []
-        check_projection(message, f"messages[{place - 1}]")
         if not message.get("tool_calls") or turns.make is None:
             note = native_of(message, turns.dialect)[1]
             if note is not None and turns.alone:
@@ -136,6 +135,16 @@ async def chat_messages(ctx: GenerateContext, turns: Turns, *, notes: list[Note]
     if shown:
         made.append(role_dict({"role": "user", "content": shown}, ctx))
     return Rendered(made, ctx)
+
+
+def _paired(ctx: GenerateContext, notes: list[Note]) -> Iterator[Mapping[str, Any]]:
+    """The transcript in the one form of today: each call with an id, each result with that of its call."""
+    pairing = Pairing(notes)
+    for at, message in enumerate(ctx.messages):
+        place = f"messages[{at}]"
+        check_form(message, place)
+        check_projection(message, place)
+        yield pairing.turn(message, place)
 
 
 async def _spliced(turns: Any, ctx: GenerateContext) -> list[Any]:

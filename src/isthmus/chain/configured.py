@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from inspect import Parameter, signature
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -163,6 +164,10 @@ def _marker(row: Mapping[str, Any], where: str, key: str) -> MarkerForm:
 
 def _called(make: Callable[..., T], given: Any, where: str, *, key: str, known: Sequence[str]) -> T:
     _check(given, known, where, key=key)
+    needed = [each.name for each in signature(make).parameters.values() if each.default is Parameter.empty]
+    missing = [name for name in needed if name not in given]
+    if missing:
+        raise ConfigError(f"needs a value for {', '.join(missing)}", where=where, key=key)
     try:
         return make(**given)
     except ConfigError as error:

@@ -22,6 +22,8 @@ law = GROUP.law
 _AGAIN = 2
 _ENDS = 1.0
 _BREATH = 64
+_CROWDED = 8
+"""How many times as long as alone two calls at once may take on a busy machine, before one counts as hung."""
 
 
 @law(
@@ -221,7 +223,7 @@ async def _tasks(seen: Seen) -> AsyncIterator[Found]:
 )
 async def _concurrent(seen: Seen) -> AsyncIterator[Found]:
     asks = [Ask(_told(seen.ask.messages, word), seen.ask.tools) for word in ("one", "two")]
-    judged = False
+    judged, unjudged = False, "the same requests are answered differently each time, or once only"
     for face in seen.faces:
         expected, error = await _in_turn(seen, face, asks)
         if error is not None and seen.subject.fresh:
@@ -229,20 +231,30 @@ async def _concurrent(seen: Seen) -> AsyncIterator[Found]:
             yield Found(what, shown(error), "a reply")
         if expected is None or expected != (await _in_turn(seen, face, asks))[0]:
             continue
-        judged = True
         alone = [_gist(await seen.hear(face, ask)) for ask in asks] if seen.subject.fresh else expected
         if _added(expected[1], expected[0], alone[1]):
+            judged = True
             yield Found(f"{face}: the second call says the first one's reply too", shown(expected[1]), shown(alone[1]))
             continue
         adapter = await seen.subject.make()
         both = await asyncio.gather(*(seen.hear(face, ask, adapter=adapter, weave=True) for ask in asks))
+        late = max((heard.seconds for heard in both if heard.late), default=None)
+        longest = max(heard.seconds for heard in seen.heards if heard.face == face and not heard.late)
+        if late is not None and late < _CROWDED * longest:
+            unjudged = f"a call alone takes up to {longest:.1f} s: more patience would tell"
+            continue
+        judged = True
+        if late is not None:
+            what = f"{face}: of two calls at once, one never ends"
+            yield Found(what, f"no reply within {late:.1f} s", f"a reply, as alone within {longest:.1f} s")
+            continue
         found = [_gist(heard) for heard in both]
         wrong = next((place for place, gist in enumerate(found) if gist != expected[place]), None)
         if wrong is not None:
             said = both[wrong].error if both[wrong].error is not None else found[wrong]
             yield Found(f"{face}: two calls at once mix", shown(said), shown(expected[wrong]))
     if not judged:
-        raise NotJudged("the same requests are answered differently each time, or once only", "skip")
+        raise NotJudged(unjudged, "skip")
 
 
 def _told(messages: Any, word: str) -> list[dict[str, Any]]:

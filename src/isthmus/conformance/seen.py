@@ -97,7 +97,7 @@ class Given:
             self.positional = (messages, tools)
             self._watched, self._specs = {"messages": messages, "tools": tools}, ()
         elif face in ("get_response", "stream_response"):
-            messages = [dict(message) for message in model_messages(ctx)]
+            messages = [dict(message) for message in model_messages(ctx, [])]
             self.positional, self.named = (messages,), model_arguments(ctx)
             self._watched["messages"] = messages
         self._before = deepcopy(self._watched)

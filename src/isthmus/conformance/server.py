@@ -6,13 +6,13 @@ import asyncio
 import socket
 import ssl as tls
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from time import monotonic
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from isthmus.conformance.plays import Play, Received
 from isthmus.conformance.reply import End, Framing, Piece, Reply
@@ -46,9 +46,29 @@ def serve(
         repeat: whether the last play that fits answers all further requests; otherwise they get status 400.
         port: where it listens; 0 for any port that is free.
         ssl: a context to speak TLS with.
+
+    Raises:
+        ConfigError: one of them is neither a play nor a function.
     """
-    answers = [each for given in plays for each in ((given,) if isinstance(given, Play) or callable(given) else given)]
+    answers: list[Answer] = []
+    for given in plays:
+        one = callable(given) or not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping)
+        answers += cast("Iterable[Answer]", (given,) if one else given)
+    for each in answers:
+        if not callable(each):
+            _known(each)
     return Server(answers, repeat=repeat, port=port, ssl=ssl)
+
+
+def _known(given: Any) -> Play:
+    """A play as it is; whoever wrote a step, or bytes, in its place is told how to make one of it."""
+    if isinstance(given, Play):
+        return given
+    raise ConfigError(
+        f"a server answers with plays, not with {type(given).__name__} {given!r:.80}: make some with "
+        "Play.steps(step, …), Play.whole(body), Play.stream(*pieces) or Play.recording(folder)",
+        where="serve",
+    )
 
 
 class Server:
@@ -148,7 +168,7 @@ class Server:
             )
         chosen = fitting[0]
         if not isinstance(chosen, Play):
-            return chosen(request)
+            return _known(chosen(request))
         if not (self._repeat and len(fitting) == 1):
             self._answers.remove(chosen)
         return chosen

@@ -34,8 +34,7 @@ async def drive(
         watch: knows the task that waits for a model or for tools.
         kept: the run's tie to a conversation; None where there is none.
     """
-    loop = asyncio.get_running_loop()
-    watch.start(loop)
+    watch.start(loop := asyncio.get_running_loop())
     try:
         await _open(run, kept, watch)
         async with model.open_run() as active, run.joined():

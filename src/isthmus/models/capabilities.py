@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from isthmus.errors import InvalidRequestError
+from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Note, NoteCode
 
 _log = logging.getLogger("isthmus.models.capabilities")
@@ -14,7 +16,8 @@ _log = logging.getLogger("isthmus.models.capabilities")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 """The named levels of reasoning effort; anything else is off."""
 
-_OFF = frozenset({"", "off", "none"})
+OFF = frozenset({"", "off", "none"})
+"""The words for no reasoning effort, in lower case."""
 _FALSE = frozenset({"", "0", "false", "no", "off"})
 _lowered: set[str] = set()
 
@@ -109,24 +112,45 @@ def apply_thinking(
     return _at(kwargs, "low")
 
 
-def effort_sent(effort: str | None, caps: ModelCapabilities | None, *, model: str, notes: list[Note]) -> str | None:
+def unsupported(ctx: GenerateContext, detail: str, *, notes: list[Note]) -> None:
+    """Note a portable setting that a provider lacks, and that is left out for it.
+
+    Args:
+        ctx: the request.
+        detail: the setting, its value and why.
+        notes: takes the note.
+
+    Raises:
+        InvalidRequestError: the request wants an error instead.
+    """
+    if ctx.on_unsupported == "error":
+        raise InvalidRequestError(f"{detail} (on_unsupported is 'error')")
+    notes.append(Note(NoteCode.PARAMETER_DROPPED, detail))
+
+
+def effort_sent(ctx: GenerateContext, caps: ModelCapabilities | None, *, model: str, notes: list[Note]) -> str | None:
     """The level of reasoning effort for a dialect that names one: a word as it is, or what its absence takes.
 
     None says nothing; "off" is a switch-off that must be said, as the model reasons by itself; "low" stands for one
     that the model refuses (logged once a model).
 
     Args:
-        effort: any word, also one that the model may refuse; "", "off" and "none" are off; None asks for nothing.
+        ctx: the request; its effort is any word, also one that the model may refuse; "", "off" and "none" are off; None
+            asks for nothing.
         caps: what the model can do; None where nothing is known.
         model: its id, for the log.
         notes: takes a note of what was left out or changed.
+
+    Raises:
+        InvalidRequestError: the endpoint takes no effort, and the request wants an error.
     """
+    effort = ctx.effort
     if effort is None:
         return None
-    if effort.strip().lower() not in _OFF:
+    if effort.strip().lower() not in OFF:
         if caps is None or caps.adaptive_thinking:
             return effort
-        notes.append(Note(NoteCode.PARAMETER_DROPPED, f"effort {effort!r}: this endpoint takes none"))
+        unsupported(ctx, f"effort {effort!r}: this endpoint takes none", notes=notes)
         return None
     if caps is None or not caps.adaptive_thinking or not caps.thinking_default_on:
         return None

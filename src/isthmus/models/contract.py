@@ -16,6 +16,7 @@ from isthmus.models.events import StepResult
 from isthmus.models.jsontext import dumps
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
+_UNSUPPORTED = ("note", "error")
 
 
 class ArgsModel(Protocol):
@@ -174,6 +175,7 @@ class GenerateContext:
 
     Raises:
         TypeError: messages, tools or stop are no sequence.
+        ValueError: `on_unsupported` is neither of its words: who wants an error must not get a note.
     """
 
     brief: str = ""
@@ -200,6 +202,8 @@ class GenerateContext:
                 if isinstance(value, str | Mapping):
                     raise TypeError(f"{name}: must be a sequence, not {type(value).__name__}")
                 object.__setattr__(self, name, tuple(value))
+        if self.on_unsupported not in _UNSUPPORTED:
+            raise ValueError(f"on_unsupported: must be 'note' or 'error', not {self.on_unsupported!r}")
         for place, tool in enumerate(self.tools):
             if not isinstance(tool, ToolSpec):
                 raise TypeError(f"tools[{place}]: must be a Tool or a ToolSpec, not {type(tool).__name__}")

@@ -109,7 +109,7 @@ class Fold:
             ProtocolError: anything after `Finish`; a second call with the same id; a field that is not what it must be.
         """
         if self.finish is not None:
-            raise ProtocolError(f"{event.type!r} after the finish: a stream ends with exactly one finish")
+            raise ProtocolError(f"{to_event(event).type!r} after the finish: a stream ends with exactly one finish")
         if type(event) is Text:
             text = event.text
             # Not `isinstance`, not `type(text)`: once an event, and this costs no more than the truth of a text.
@@ -124,19 +124,13 @@ class Fold:
         for event in events:
             self.add(event)
 
-    def together(self, events: Sequence[Event]) -> tuple[Sequence[Event], ProtocolError | None]:
-        """Take events that came together; returns what `add` makes of them, up to the first that breaks a rule."""
+    def texts(self, events: Sequence[Event]) -> bool:
+        """Take events that came together if all are plain text; whether they are."""
         texts = [event.text for event in events if type(event) is Text and event.text.__class__ is str]
-        if len(texts) == len(events) and self.finish is None:
-            self._texts += texts
-            return events, None
-        taken: list[Event] = []
-        try:
-            for event in events:
-                taken.append(self.add(event))  # noqa: PERF401 - what came before a failure stands
-        except ProtocolError as error:
-            return taken, error
-        return taken, None
+        if len(texts) != len(events) or self.finish is not None:
+            return False
+        self._texts += texts
+        return True
 
     def _add_other(self, event: Event) -> Event:
         if type(event) is Finish:
@@ -154,7 +148,8 @@ class Fold:
         elif isinstance(event, Reset):
             self._reasoning.clear()
             self._native.clear()
-        return event
+        # What a stranger's batch holds was not looked at before.
+        return event if type(event) in EVENT_TYPES else self.add(to_event(event))
 
     def _finished(self, event: Finish) -> Finish:
         self._flush()

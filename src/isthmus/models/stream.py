@@ -204,24 +204,21 @@ def _nothing() -> None:
 
 
 async def _pump(source: Any, fold: Fold, *, watch: Watchdog, together: bool) -> AsyncGenerator[Any, None]:
-    """The events of a source, folded as they pass: each for itself, or as they came together."""
+    """The events of a source, folded as they pass: each for itself, or texts as they came together."""
     loop = asyncio.get_running_loop()
     add, running_task, clock = fold.add, _running_task, monotonic
     inner: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
-    batched = type(inner) is Batches
+    batched = isinstance(inner, Batches)
     watch.start(loop)
     try:
-        async for item in inner.batches if isinstance(inner, Batches) else inner:
+        async for item in cast("Batches", inner).batches if batched else inner:
             batch: Any = item if batched else (item if type(item) in EVENT_TYPES else to_event(item),)
-            if together:
-                taken, wrong = fold.together(batch)
-                if taken:
-                    yield taken
-                if wrong is not None:
-                    raise wrong
+            if together and fold.texts(batch):
+                yield batch
             else:
+                # A call that is folded before it is shown would stand in the transcript of who stops before it.
                 for event in batch:
-                    yield add(event)
+                    yield (add(event),) if together else add(event)
             watch.since = clock()
             watch.task = running_task(loop)
         if fold.finish is None:
@@ -294,7 +291,10 @@ class EventStream:
         return self._begun().__anext__()
 
     def batches(self) -> AsyncGenerator[Sequence[Event], None]:
-        """The events as they came together, for a level that hands them on; in place of reading them singly."""
+        """Texts as they came together, all else by itself, for a level that hands them on; in place of reading singly.
+
+        A batch of texts counts as read when it is taken; who stops within one knows himself how much he showed.
+        """
         return self._begun(together=True)
 
     async def __aenter__(self) -> EventStream:

@@ -65,8 +65,10 @@ def _hook(path: str, *, where: str) -> Any:
     module, _, name = path.partition(":")
     try:
         found = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f'must be "module:function" ({error})', where=where, key="telemetry.redact") from None
+    except (Exception, SystemExit) as error:
+        raise ConfigError(
+            f'must be "module:function" ({type(error).__name__}: {error})', where=where, key="telemetry.redact"
+        ) from None
     if not callable(found):
         raise ConfigError(f"{path!r} cannot be called: name a function", where=where, key="telemetry.redact")
     return found

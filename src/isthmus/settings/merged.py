@@ -19,6 +19,7 @@ from isthmus.settings.keys import (
     TIER_KEYS,
     Key,
     hidden,
+    moved,
     read_value,
     shown,
     unknown_key,
@@ -95,6 +96,11 @@ class Settings:
             return (self.llm,)
         return tuple([self._completed(tier) for tier in self.tiers])
 
+    def place(self, at: int, key: str) -> str:
+        """The dotted name of a key of the tier at this place: `[llm]` has what the tier's own table does not."""
+        own = bool(self.tiers) and key in self.tiers[at]
+        return f"chain.tiers[{at}].{key}" if own else f"llm.{key}"
+
     def _completed(self, tier: Table) -> Table:
         own, default = tier.get("provider"), self.llm.get("provider")
         if own is None or (default is not None and own.value == default.value):
@@ -116,6 +122,24 @@ class Settings:
             "telemetry": _shown(self.telemetry),
             "sources": [f"{source.layer}: {source.where}" for source in self.sources],
         }
+
+
+def located(error: ConfigError, table: Table, *, place: Callable[[str], str]) -> ConfigError:
+    """The mistake that an adapter found in one of these settings, named by the file or variable that made it.
+
+    Args:
+        error: what the adapter's constructor raised; it knows the key, and not where its value came from.
+        table: the settings.
+        place: the dotted name of one of their keys.
+    """
+    key = (error.key or "").removeprefix("llm.")
+    if key in table:
+        return moved(error, table[key].where, key=place(key))
+    if error.where is None and "provider" in table:
+        # What a provider needs and nobody set, or makes that is none, belongs where that provider is named.
+        own = place("provider").removesuffix("provider")
+        return moved(error, table["provider"].where, key=f"{own}{key or 'provider'}")
+    return error
 
 
 def _shown(table: Table) -> dict[str, Any]:

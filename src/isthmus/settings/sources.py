@@ -121,8 +121,8 @@ def _seed(point: EntryPoint) -> Iterator[Source]:
     try:
         folder = files(point.module).joinpath(point.attr or "config_seed")
         texts = {item.name: item.read_bytes() for item in folder.iterdir() if item.name.endswith(".toml")}
-    except (ImportError, OSError, TypeError) as error:
-        raise ConfigError(f"cannot be read: {error}", where=label) from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"cannot be read: {type(error).__name__}: {error}", where=label) from error
     for name, content in sorted(texts.items()):
         where = f"{label}: {name}"
         yield Source(Layer.SEED, where, parse_toml(content, where), content=content)

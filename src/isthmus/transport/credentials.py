@@ -182,14 +182,22 @@ async def _vended(command: str, ttl: float, refused: Container[str]) -> Secret:
     run = _runs.get(place)
     if run is None:
         run = _runs[place] = _Run(asyncio.create_task(_remembered(command)))
-        run.task.add_done_callback(lambda _: _runs.pop(place, None))
+        run.task.add_done_callback(lambda _: _over(place, run))
     run.waiting += 1
     try:
         return await asyncio.shield(run.task)
     finally:
         run.waiting -= 1
         if not run.waiting and not run.task.done():
+            # It takes a while to stop: whoever asks from now on is not cancelled with it.
+            _over(place, run)
             run.task.cancel()
+
+
+def _over(place: tuple[asyncio.AbstractEventLoop, str], run: _Run) -> None:
+    """Nobody may wait for this run any more; another may have taken its place."""
+    if _runs.get(place) is run:
+        del _runs[place]
 
 
 async def _remembered(command: str) -> Secret:

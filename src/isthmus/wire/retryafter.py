@@ -29,7 +29,9 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     hint = headers.get("retry-after")
     if hint is not None:
         seconds = _number(hint)
-        return seconds if seconds is not None else _until(_http_date(hint), headers)
+        wait = seconds if seconds is not None else _until(_http_date(hint), headers)
+        if wait is not None:
+            return wait
     waits = [_reset(name, value, headers) for name, value in headers.items() if "ratelimit" in name and "reset" in name]
     return max((wait for wait in waits if wait is not None), default=None)
 

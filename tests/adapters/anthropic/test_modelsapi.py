@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 
 from isthmus.adapters.anthropic import AnthropicAdapter, modelsapi
+from isthmus.adapters.anthropic.modelsapi import ModelLookup
 from isthmus.adapters.anthropic.server import MessagesServer
 from isthmus.models.contract import GenerateContext
 from isthmus.models.fold import consume_stream
+from isthmus.secret import Address
 from support.caught import MESSAGES, Caught
 from support.loopback import CLOSE, HOLD, LoopbackServer, Seen, whole
 
@@ -132,3 +135,59 @@ async def test_a_trusted_address_is_asked() -> None:
         async with made as model:
             await model.generate(ASK)
             assert model.window_tokens == 200000
+
+
+class Slow:
+    """Keys that take a moment to let go, or that fail in a way nobody expects."""
+
+    refreshable = False
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.leaving = asyncio.Event()
+
+    async def headers(self, *, refresh: bool = False) -> dict[str, str]:
+        """Never any."""
+        if self.error is not None:
+            raise self.error
+        try:
+            await asyncio.sleep(10)
+        finally:
+            self.leaving.set()
+            await asyncio.sleep(0.05)
+        return {}
+
+    def secrets(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+
+async def test_a_turn_that_is_cancelled_while_the_request_is_given_up_is_cancelled() -> None:
+    """F10: a cancellation of the turn that comes as it ends is not taken for that of the request beside it."""
+    keys = Slow()
+    lookup = ModelLookup(Address("http://h.invalid/v1/models/m"), {}, transport=Caught(MESSAGES), keys=keys)
+
+    async def turn() -> None:
+        async with lookup.beside():
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    task = asyncio.create_task(turn())
+    await keys.leaving.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_what_a_strangers_part_raises_beside_a_turn_is_not_the_turns_failure() -> None:
+    """Seed 000: the lookup fails in silence, whatever it fails of."""
+    lost: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: lost.append(context))
+    lookup = ModelLookup(
+        Address("http://h.invalid/v1/models/m"), {}, transport=Caught(MESSAGES), keys=Slow(RuntimeError("odd"))
+    )
+    async with lookup.beside():
+        await asyncio.sleep(0.01)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert (lookup.found, lost) == ({}, [])

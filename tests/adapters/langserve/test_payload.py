@@ -10,9 +10,10 @@ import pytest
 
 from isthmus.adapters.base import apply_thinking
 from isthmus.adapters.langserve import LangServeAdapter
+from isthmus.adapters.langserve.payload import Asked
 from isthmus.errors import ConfigError, InvalidRequestError
 from isthmus.models.contract import GenerateContext, ToolSpec
-from isthmus.models.events import Call, NoteCode, StepResult, Text
+from isthmus.models.events import Call, Note, NoteCode, StepResult, Text
 from isthmus.models.messages import assistant_message
 from support.langserve_frames import body, message
 
@@ -301,3 +302,31 @@ def test_no_request_asks_for_more_than_the_model_gives(wanted: int | None, sent:
     request = one.codec.encode(ctx, stream=False)
     assert json.loads(request.call.body)["kwargs"] == sent
     assert [str(note.code) for note in request.notes] == (["parameter-changed"] if wanted == 64000 else [])
+
+
+def test_a_callers_own_cache_markers_count_and_stay() -> None:
+    """F25: four markers at most, tools and system first; a block that the caller marked keeps his own."""
+    own = {"type": "ephemeral", "ttl": "1h"}
+
+    def said(count: int, last: str = "Hi") -> list[dict[str, Any]]:
+        marked = [{"type": "text", "text": f"{n}", "cache_control": own} for n in range(count)]
+        return [
+            {"role": "user", "content": marked},
+            {"role": "assistant", "content": "Yes?"},
+            {"role": "user", "content": last},
+        ]
+
+    for count in range(6):
+        messages, notes = said(count), list[Note]()
+        before = copy.deepcopy(messages)
+        asked = Asked(messages, GenerateContext(), notes=notes)
+        made = json.dumps(adapter(cache_markers=True, system="S")._build_payload(asked, TOOLS))
+        assert made.count("cache_control") == max(count, min(4, count + 3))
+        assert made.count('"1h"') == count
+        left = ["the last tool", "the system text", "the last message"][max(0, 4 - count) :]
+        assert [note.detail.split(":")[0] for note in notes] == [f"cache marker on {place}" for place in left]
+        assert messages == before
+    made = payload(
+        [{"role": "user", "content": [{"type": "text", "text": "x", "cache_control": own}]}], cache_markers=True
+    )
+    assert made["input"]["messages"][-1]["content"][-1]["cache_control"] == own

@@ -10,7 +10,7 @@ from isthmus.adapters.anthropic.markers import mark_prompt, sorted_tools
 from isthmus.adapters.anthropic.names import SCHEMAS, wire_name
 from isthmus.adapters.anthropic.turns import Transcript
 from isthmus.errors import InvalidRequestError
-from isthmus.models.capabilities import ModelCapabilities, apply_thinking, lowered, within
+from isthmus.models.capabilities import OFF, ModelCapabilities, apply_thinking, lowered, within
 from isthmus.models.contract import GenerateContext
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.events import Note, NoteCode
@@ -18,8 +18,6 @@ from isthmus.models.reshape import normalise
 from isthmus.models.strategy import ask_for
 
 MAX_TOKENS = 8192
-
-_OFF = frozenset({"", "off", "none"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +178,7 @@ class _Body:
         if effort is None:
             return {}
         caps = self._defaults.capabilities
-        if effort.strip().lower() in _OFF:
+        if effort.strip().lower() in OFF:
             made = apply_thinking({}, "off", caps, self._defaults.model)
             if "output_config" in made:
                 self.note(NoteCode.PARAMETER_CHANGED, lowered(self._defaults.model))

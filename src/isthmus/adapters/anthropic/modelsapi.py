@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -62,8 +62,10 @@ class ModelLookup:
         finally:
             _asking.discard(self._place)
             asking.cancel()
-            with suppress(asyncio.CancelledError):
-                await asking
+            # Not awaited itself: its cancellation could not be told from one of the turn.
+            await asyncio.wait((asking,))
+            if not asking.cancelled() and asking.exception() is not None:
+                _log.debug("the limits of a model could not be had: %s", type(asking.exception()).__name__)
 
     async def _ask(self) -> None:
         """Keep the answer; a failure is kept too, as there being none, and is nobody's error."""

@@ -10,7 +10,7 @@ from isthmus.adapters.bedrock.names import MESSAGES_VENDOR, SCHEMAS
 from isthmus.adapters.bedrock.points import place_points
 from isthmus.adapters.bedrock.turns import ConverseTranscript
 from isthmus.errors import InvalidRequestError
-from isthmus.models.capabilities import EFFORTS, ModelCapabilities, apply_thinking, within
+from isthmus.models.capabilities import EFFORTS, OFF, ModelCapabilities, apply_thinking, lowered, within
 from isthmus.models.contract import GenerateContext
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.dialects import legal_name
@@ -46,6 +46,7 @@ def build_body(
         body["system"] = system
     effort = ctx.effort if ctx.effort is not None else defaults.effort
     thinking, level = _thinking(effort, defaults.capabilities, vendor=vendor, model=model)
+    maker.check_effort(effort, defaults.capabilities, said=level, model=model)
     body["inferenceConfig"] = maker.inference(defaults.max_tokens or MAX_TOKENS, defaults.capabilities)
     body.update(maker.tools(_thinks(ctx.options.get(_EXTRA)) or _thinks(thinking)))
     output = {**maker.output(), **level}
@@ -65,9 +66,12 @@ def _thinking(
     """What asks for a level of effort: the model's own fields, and `outputConfig.effort`; Converse, 2026-11."""
     if effort is None or (capabilities is not None and not capabilities.adaptive_thinking):
         return {}, {}
+    level = effort.strip().lower()
     if vendor != MESSAGES_VENDOR:
-        level = effort.strip().lower()
-        return {}, {"effort": level} if level in EFFORTS else {}
+        return {}, {} if level in OFF else {"effort": level}
+    if level not in OFF and level not in EFFORTS:
+        # A word that only the model may know: it refuses what it does not.
+        return {"thinking": {"type": "adaptive"}}, {"effort": level}
     fields = apply_thinking({}, effort, capabilities, model)
     return fields, fields.pop("output_config", {})
 
@@ -92,6 +96,16 @@ class _Body:
         if self._ctx.on_unsupported == "error":
             raise InvalidRequestError(f"{detail} (on_unsupported is 'error')")
         self._note(detail, code)
+
+    def check_effort(
+        self, effort: str | None, capabilities: ModelCapabilities | None, *, said: Mapping[str, Any], model: str
+    ) -> None:
+        """Say that a level is left out where the endpoint takes none, or that the lowest stands for its absence."""
+        level = effort.strip().lower() if effort is not None else ""
+        if said and level in OFF:
+            self._note(lowered(model))
+        if level not in OFF and capabilities is not None and not capabilities.adaptive_thinking:
+            self._unsupported(f"effort {effort!r} was left out: this endpoint takes none")
 
     def inference(self, ceiling: int, capabilities: ModelCapabilities | None) -> dict[str, Any]:
         ctx = self._ctx
@@ -122,9 +136,9 @@ class _Body:
             self._unsupported("tool_choice 'none' was left out: this API cannot forbid calls")
         if not ctx.parallel_tool_calls and ctx.tools:
             self._unsupported("parallel_tool_calls was left out: this API cannot forbid several calls")
+        choice = self._choice(thinks)
         if not specs:
             return {}
-        choice = self._choice(thinks)
         return {"toolConfig": {"tools": specs, **({"toolChoice": choice} if choice else {})}}
 
     def _choice(self, thinks: bool) -> dict[str, Any] | None:

@@ -27,6 +27,9 @@ _TYPES = {
     "tool": "tool",
 }
 _LEADING = ("system", "developer")
+_MARK = "cache_control"
+# Prompt caching in the Messages API and in Converse, 2026-11.
+_MOST_MARKS = 4
 _NO_EFFORT = ("", "off", "none")
 _UNMARKED = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
 
@@ -94,12 +97,16 @@ class Shape:
         ctx = read_context(messages[lead:], tools)
         notes = messages.notes if isinstance(messages, Asked) else []
         briefs = dict.fromkeys([system, *(text_of(message.get("content")) for message in messages[:lead])])
-        said = self._messages("\n\n".join(filter(None, briefs)), ctx, notes)
+        pairing = Pairing(notes)
+        turns = [turn for at, message in enumerate(ctx.messages) for turn in _turns(at, message, pairing, notes=notes)]
+        marks = None if self.cache_control is None else _Marks(dict(self.cache_control), turns, notes=notes)
+        declared = self._tools(ctx.tools, marks)
+        said = self._messages("\n\n".join(filter(None, briefs)), turns, marks)
         body: dict[str, Any] = {"input": {self.messages_key: said} if self.messages_key else said}
         body |= {"config": {}, "kwargs": {}}
         if ctx.tools:
             beside = "input" if self.messages_key else "kwargs"
-            self._put(body, "config" if self.tools_in_config else beside, self.tools_key, self._tools(ctx.tools))
+            self._put(body, "config" if self.tools_in_config else beside, self.tools_key, declared)
         if max_tokens > 0:
             self._put(body, self.max_tokens_in, self.max_tokens_key, max_tokens)
         if effort and effort.lower() not in _NO_EFFORT:
@@ -110,23 +117,19 @@ class Shape:
         place = body["config"].setdefault("configurable", {}) if slot == "config" else body[slot]
         place[key] = value
 
-    def _messages(self, brief: str, ctx: GenerateContext, notes: list[Note]) -> list[dict[str, Any]]:
-        pairing = Pairing(notes)
-        made = [turn for at, message in enumerate(ctx.messages) for turn in _turns(at, message, pairing, notes=notes)]
-        if made and self.cache_control:
-            made[-1] = _marked(made[-1], dict(self.cache_control))
-        if not brief:
-            return made
-        system = {"type": "system", "content": brief}
-        return [_marked(system, dict(self.cache_control)) if self.cache_control else system, *made]
+    def _messages(self, brief: str, turns: list[dict[str, Any]], marks: _Marks | None) -> list[dict[str, Any]]:
+        lead: list[dict[str, Any]] = [{"type": "system", "content": brief}] if brief else []
+        if marks is None:
+            return [*lead, *turns]
+        lead = [marks.marked(system, "the system text") for system in lead]
+        return [*lead, *turns[:-1], *(marks.marked(last, "the last message") for last in turns[-1:])]
 
-    def _tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    def _tools(self, tools: Sequence[ToolSpec], marks: _Marks | None) -> list[dict[str, Any]]:
         """Function tools; sorted where they are marked, so that the cached prefix stays the same from turn to turn."""
-        if not self.cache_control:
+        if marks is None or not tools:
             return [_tool(tool) for tool in tools]
-        made = [_tool(tool) for tool in sorted(tools, key=lambda tool: tool.name)]
-        made[-1]["cache_control"] = dict(self.cache_control)
-        return made
+        *made, last = [_tool(tool) for tool in sorted(tools, key=lambda tool: tool.name)]
+        return [*made, {**last, **marks.take("the last tool")}]
 
 
 def marker(ttl: str = "") -> tuple[tuple[str, str], ...]:
@@ -148,18 +151,49 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": said}
 
 
-def _marked(message: dict[str, Any], control: dict[str, str]) -> dict[str, Any]:
-    """The message with a cache marker on its last block; as it is where that one is empty or may not be changed."""
-    content = message.get("content")
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
-    last = blocks[-1] if blocks else None
-    if isinstance(last, str):
-        last = {"type": "text", "text": last}
-    if not isinstance(last, Mapping) or last.get("type") in _UNMARKED:
-        return message
-    if last.get("type") == "text" and not str(last.get("text") or "").strip():
-        return message
-    return {**message, "content": [*blocks[:-1], {**last, "cache_control": control}]}
+class _Marks:
+    """The cache markers of one request: as many as the strictest of the models behind takes, the caller's own counted.
+
+    Args:
+        control: what a marker says.
+        turns: the messages as they are sent.
+        notes: takes a note of each marker that the limit left out.
+    """
+
+    def __init__(self, control: dict[str, str], turns: Iterable[Mapping[str, Any]], *, notes: list[Note]) -> None:
+        self._control, self._notes = control, notes
+        self._free = _MOST_MARKS - sum(
+            1
+            for turn in turns
+            for block in (turn, *_blocks(turn.get("content")))
+            if isinstance(block, Mapping) and block.get(_MARK)
+        )
+
+    def take(self, place: str) -> dict[str, Any]:
+        """The member that marks one more block; none where the limit is reached."""
+        if self._free <= 0:
+            detail = f"cache marker on {place}: left out, as a request takes {_MOST_MARKS} and the caller's own count"
+            self._notes.append(Note(NoteCode.PARAMETER_DROPPED, detail))
+            return {}
+        self._free -= 1
+        return {_MARK: self._control}
+
+    def marked(self, message: dict[str, Any], place: str) -> dict[str, Any]:
+        """The message, its last block marked; as it is where that one is empty, marked or may not be changed."""
+        blocks = _blocks(message.get("content"))
+        last = blocks[-1] if blocks else None
+        if not isinstance(last, Mapping) or last.get("type") in _UNMARKED or last.get(_MARK):
+            return message
+        if last.get("type") == "text" and not str(last.get("text") or "").strip():
+            return message
+        mark = self.take(place)
+        return {**message, "content": [*blocks[:-1], {**last, **mark}]} if mark else message
+
+
+def _blocks(content: Any) -> list[Any]:
+    """A message's content as blocks: texts as what they stand for."""
+    blocks = [content] if isinstance(content, str) else content if isinstance(content, list | tuple) else ()
+    return [{"type": "text", "text": block} if isinstance(block, str) else block for block in blocks]
 
 
 def _turns(at: int, message: Mapping[str, Any], pairing: Pairing, *, notes: list[Note]) -> Iterable[dict[str, Any]]:

@@ -9,7 +9,7 @@ from isthmus.adapters.openai_chat.history import render
 from isthmus.adapters.openai_chat.reply import DIALECT
 from isthmus.adapters.openai_chat.server import ChatServer
 from isthmus.errors import InvalidRequestError
-from isthmus.models.capabilities import ModelCapabilities, effort_sent, within
+from isthmus.models.capabilities import ModelCapabilities, effort_sent, unsupported, within
 from isthmus.models.contract import GenerateContext, OutputForm, ToolSpec
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.dialects import legal_name
@@ -47,7 +47,7 @@ def _tool_choice(choice: str, tools: Iterable[ToolSpec]) -> Any:
 def _tools(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> None:
     if not ctx.tools:
         if ctx.tool_choice not in (None, "auto", "none"):
-            notes.append(Note(NoteCode.PARAMETER_DROPPED, f"tool_choice {ctx.tool_choice!r}: there are no tools"))
+            unsupported(ctx, f"tool_choice {ctx.tool_choice!r}: there are no tools", notes=notes)
         return
     made = declared(ctx.tools, dialect=SCHEMAS, notes=notes)
     body["tools"] = [tool(each) for each in made]
@@ -91,10 +91,7 @@ def _sampling(ctx: GenerateContext, server: ChatServer, body: dict[str, Any], no
     if server.seed_key:
         body[server.seed_key] = ctx.seed
         return
-    detail = f"seed {ctx.seed} was left out: {server.provider} takes none"
-    if ctx.on_unsupported == "error":
-        raise InvalidRequestError(f"{detail} (on_unsupported is 'error')")
-    notes.append(Note(NoteCode.PARAMETER_DROPPED, detail))
+    unsupported(ctx, f"seed {ctx.seed} was left out: {server.provider} takes none", notes=notes)
 
 
 def _named(message: Any) -> Any:
@@ -147,7 +144,7 @@ def request_body(
         body[server.ceiling_key] = within(ctx.max_output_tokens or ceiling, capabilities, notes=notes)
     if ctx.output is not None:
         _output(ctx.output, body, notes)
-    body.update(_effort(effort_sent(ctx.effort, capabilities, model=model, notes=notes), server))
+    body.update(_effort(effort_sent(ctx, capabilities, model=model, notes=notes), server))
     _sampling(ctx, server, body, notes)
     if stream:
         body["stream"] = True

@@ -8,7 +8,7 @@ from typing import Any
 from isthmus.adapters.openai_responses.history import render
 from isthmus.adapters.openai_responses.tools import SCHEMAS, put_tools
 from isthmus.errors import InvalidRequestError
-from isthmus.models.capabilities import ModelCapabilities, effort_sent, within
+from isthmus.models.capabilities import ModelCapabilities, effort_sent, unsupported, within
 from isthmus.models.contract import GenerateContext, OutputForm
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.reshape import normalise
@@ -99,7 +99,7 @@ def _reasoning(
     if ctx.options.get("reasoning_effort") is not None:
         reasoning["effort"] = ctx.options["reasoning_effort"]
     if "effort" not in reasoning:
-        level = effort_sent(ctx.effort, capabilities, model=model, notes=notes)
+        level = effort_sent(ctx, capabilities, model=model, notes=notes)
         if level is not None:
             reasoning["effort"] = "none" if level == "off" else level
     return reasoning
@@ -114,10 +114,7 @@ def _sampling(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> 
     for name in ("stop", "seed"):
         value = getattr(ctx, name)
         if value not in (None, ()):
-            text = f"{name}={value!r:.60}: the Responses API has no such setting"
-            if ctx.on_unsupported == "error":
-                raise InvalidRequestError(text)
-            notes.append(Note(NoteCode.PARAMETER_DROPPED, text))
+            unsupported(ctx, f"{name}={value!r:.60}: the Responses API has no such setting", notes=notes)
 
 
 def _options(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from isthmus.errors import InvalidRequestError
+from isthmus.models.capabilities import unsupported
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.declare import declared
 from isthmus.models.dialects import legal_name
@@ -100,7 +101,7 @@ def _choice(ctx: GenerateContext, notes: list[Note], *, any_tool: bool) -> Any:
     if local == "none" or (local == "required" and any_tool):
         return local
     if local == "required":
-        notes.append(Note(NoteCode.PARAMETER_DROPPED, "tool_choice 'required': there are no tools"))
+        unsupported(ctx, "tool_choice 'required': there are no tools", notes=notes)
         return None
     names = [spec.name for spec in ctx.tools]
     if local not in names:
