@@ -5,14 +5,14 @@ it a real account does, with the key in OPENAI_API_KEY.
 """
 
 import asyncio
-import json
 import os
 import sys
 from contextlib import AsyncExitStack
 
 from isthmus.adapters.openai_responses import ResponsesClient
 from isthmus.conformance.live import Peer, live_server
-from isthmus.models import CancellationToken, Config, Tools, as_tool
+from isthmus.harness import AgentDescriptor, DefaultAgent
+from isthmus.models import Config, Tools, as_tool
 
 running, overlapped, ran = 0, False, []
 
@@ -37,16 +37,22 @@ async def scripted(peer: Peer) -> None:
         await peer.call("lookup", f'{{"topic": "{topic}"}}', call_id=f"call_{number}", **{"async": True})
     await peer.text("I am looking both up.")
     await peer.end()
-    request = await peer.hear("response.create")
-    assert sorted(item["call_id"] for item in request["input"]) == ["call_1", "call_2"]
-    await peer.begin("resp_2", "resp_1")
-    await peer.text(" Both are recorded.")
-    await peer.end()
+    left = ["call_1", "call_2"]
+    for number in (2, 3):
+        # Results come as they become ready: both with one request, or one by one.
+        for item in (await peer.hear("response.create"))["input"]:
+            left.remove(item["call_id"])
+        await peer.begin(f"resp_{number}", f"resp_{number - 1}")
+        if not left:
+            await peer.text(" Both are recorded.")
+        await peer.end()
+        if not left:
+            return
 
 
 async def main(live: list[str]) -> None:
     """Ask, run what is asked for at once, and check."""
-    spoke_meanwhile, never = False, CancellationToken()
+    spoke_meanwhile, asked = False, 0
     async with AsyncExitStack() as stack:
         if live:
             config = Config(api_key=os.environ["OPENAI_API_KEY"], model=live[0])
@@ -55,29 +61,20 @@ async def main(live: list[str]) -> None:
             config = Config(api_key="none", model="scripted", base_url=server.url)
         client = ResponsesClient(config, websocket=True, async_tools=["lookup"])
         model = await stack.enter_async_context(client)
-        run = await stack.enter_async_context(model.open_run())
+        made = AgentDescriptor(name="Research", model=model, tools=Tools([lookup]))
         question = "Look up storage and prices, both at once. Say something while you wait, then name the results."
-        history = [{"role": "user", "content": question}]
-        tasks: dict[str, asyncio.Task[object]] = {}
-        while True:
-            async for event in run.stream_response(history, tools=Tools([lookup])):
-                call = event.async_tool_call
-                if call is not None and call.id not in tasks:
-                    tasks[call.id] = asyncio.create_task(lookup.run(json.loads(call.function.arguments), never))
-                spoke_meanwhile = spoke_meanwhile or bool(
-                    event.text and any(not task.done() for task in tasks.values())
-                )
-                print(event.text or "", end="", flush=True)
-            history.append(event.response.choices[0].message.to_dict())
-            answered = {message.get("tool_call_id") for message in history}
-            left = {call_id: task for call_id, task in tasks.items() if call_id not in answered}
-            if not left:
-                break
-            results = zip(left, await asyncio.gather(*left.values()), strict=True)
-            history += [{"role": "tool", "tool_call_id": call_id, "content": str(said)} for call_id, said in results]
+        stream = await stack.enter_async_context(DefaultAgent(descriptor=made).run_stream(question))
+        async for event in stream:
+            asked += event.async_tool_call is not None
+            spoke_meanwhile = spoke_meanwhile or bool(event.text and asked > len(ran))
+            print(event.text or "", end="", flush=True)
+        history = (await stream.result()).messages
+        results = [message["content"] for message in history if message["role"] == "tool"]
         print(f"\n{ran}")
         if len(ran) != 2 or not overlapped:
             sys.exit(f"two calls should have run, at the same time: {ran}")
+        if asked != 2 or sorted(results) != sorted(f"Recorded topic: {topic}" for topic in ran):
+            sys.exit(f"each call should have been asynchronous, and its result in the history once: {results}")
         if not spoke_meanwhile:
             sys.exit("the model should have spoken while they ran")
 

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 
 from isthmus.adapters.openai_responses import ResponsesClient
 from isthmus.conformance.live import Peer, live_server
+from isthmus.harness import AgentDescriptor, DefaultAgent
 from isthmus.models import Config
 
 INPUT = "From now on, speak of home use alone, and say the word WALLBOX."
@@ -38,23 +39,21 @@ async def main(live: list[str]) -> None:
             server = await stack.enter_async_context(live_server(scripted))
             config = Config(api_key="none", model="scripted", base_url=server.url)
         model = await stack.enter_async_context(ResponsesClient(config, websocket=True))
-        run = await stack.enter_async_context(model.open_run())
-        history = [{"role": "user", "content": "Explain battery storage in ten paragraphs."}]
-        receipt, statuses, continuation = None, [], "first"
-        while continuation is not None:
-            async for event in run.stream_response(history):
-                if event.provider_event_type == "response.created" and receipt is None:
-                    receipt = await run.steer(INPUT)
-                    statuses.append(receipt.status)
-                statuses += [copy.status for copy in event.steering or ()]
-                print(event.text or "", end="", flush=True)
-            continuation = event.continuation
-            history += [event.response.choices[0].message.to_dict(), *(event.input_messages or [])]
+        agent = DefaultAgent(descriptor=AgentDescriptor(name="Writer", model=model))
+        stream = await stack.enter_async_context(agent.run_stream("Explain battery storage in ten paragraphs."))
+        receipt, statuses = None, []
+        async for event in stream:
+            if event.provider_event_type == "response.created" and receipt is None:
+                receipt = await stream.steer(INPUT)
+                statuses.append(receipt.status)
+            statuses += [copy.status for copy in event.steering or ()]
+            print(event.text or "", end="", flush=True)
+        history = (await stream.result()).messages
     print(f"\n{statuses} {receipt.response_id}")
     if statuses != ["submitted", "accepted", "applied"]:
         sys.exit(f"the receipt should go from submitted by accepted to applied: {receipt}")
     if [message.get("content") for message in history].count(INPUT) != 1:
-        sys.exit("the input should stand in the history once")
+        sys.exit("the input should stand in the committed history once")
     if "WALLBOX" not in str(history[-1]["content"]):
         sys.exit("the successor should follow the input")
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from isthmus.adapters.openai_responses.history import render
 from isthmus.conformance.live import Peer, live_server
-from isthmus.harness import Limits, RunEvent, RunStream
+from isthmus.errors import ModelBehaviorError
+from isthmus.harness import AgentDescriptor, Limits, RunEvent, RunStream
 from isthmus.models import Tools, as_tool
 from isthmus.models.jsontext import loads
 from isthmus.models.messages import sendable
@@ -29,6 +30,7 @@ ACTIONS = (
     "call",
     "async call",
     "repeat",
+    "hand over",
     "tool",
     "end",
     "end",
@@ -59,7 +61,7 @@ class Stage:
         self.sent: list[str] = []
         self.applied: list[str] = []
         self.stopped = ""
-        self.ended = self.idle = False
+        self.ended = self.idle = self.handed = self.taken_over = False
         self._asynchronous: list[str] = []
         self._waiting: list[str] = []
         self._queued: list[tuple[str, str]] = []
@@ -93,7 +95,12 @@ class Stage:
                 return
             self.idle = False
             before = request.get("previous_response_id")
-            assert before == (f"r{self._number}" if self._number else None)
+            if self.handed and not self.taken_over:
+                # The other agent has instructions of its own, so that all is sent anew.
+                self.taken_over, self.items = True, []
+                self.outputs.clear()
+            else:
+                assert before == (f"r{self._number}" if self._number else None)
             for item in request["input"]:
                 if item.get("type") == "function_call_output":
                     self.outputs[item["call_id"]] += 1
@@ -130,6 +137,10 @@ class Stage:
             await peer.text(f"word {len(self.items)}")
         elif action in ("call", "async call", "repeat"):
             await self._call(peer, action)
+        elif action == "hand over" and not self.handed:
+            self.handed = True
+            self._asked.append("h1")
+            await peer.call("expert", "{}", call_id="h1")
         elif action in ("steer", "steer twice"):
             await self._steered(peer, 2 if action == "steer twice" else 1)
         elif action in ("accept", "refuse") and self._waiting:
@@ -216,7 +227,9 @@ async def staged(actions: list[str], way: str) -> tuple[Stage, BaseException | N
     tools = Tools([as_tool(stage.look), as_tool(stage.search)], max_tool_round_trips=50)
     failure: BaseException | None = None
     async with live_server(stage.play) as server:
-        agent = live_agent(server, tools=tools, async_tools=["search"], limits=Limits(max_steps=60))
+        expert = AgentDescriptor(name="Expert", instructions="You know all.")
+        limits = Limits(max_steps=60)
+        agent = live_agent(server, tools=tools, async_tools=["search"], handoffs=(expert,), limits=limits)
         async with agent:
             stage.reader = asyncio.ensure_future(stage.read(agent))
             ending = asyncio.ensure_future(stage.let_go())
@@ -246,16 +259,22 @@ async def staged(actions: list[str], way: str) -> tuple[Stage, BaseException | N
 @example(["steer twice", "accept", "drop"], "run_stream")
 @example(["async call", "say", "steer", "accept", "cancel"], "run_events")
 @example(["async call", "steer", "accept", "end", "close"], "run_stream")
+@example(["say", "steer", "accept", "end", "hand over", "end", "async call", "steer", "accept"], "run_events")
+@example(["async call", "hand over", "end"], "run_stream")
+@example(["hand over", "steer", "accept", "end"], "run_stream")
 def test_any_order_loses_nothing_and_does_nothing_twice(actions: list[str], way: str) -> None:
     """The history is what the provider has, each tool ran once, each receipt is final, one connection was opened."""
     stage, failure = asyncio.run(staged(actions, way))
     assert stage.stream is not None
     outcome = stage.stream.outcome
     assert outcome is not None
-    if not stage.stopped:
+    # A handoff beside other calls, or while something is pending, fails the run; nothing else does.
+    refused = isinstance(failure, ModelBehaviorError) and stage.handed and not stage.taken_over
+    stopped = stage.stopped or refused
+    if not stopped:
         assert (failure, outcome.outcome) == (None, "completed")
     statuses = {receipt.input: receipt.status for receipt in stage.receipts}
-    assert set(statuses.values()) <= FINAL - ({"unknown"} if not stage.stopped else set())
+    assert set(statuses.values()) <= FINAL - ({"unknown"} if not stopped else set())
     assert set(stage.ran.values()) <= {1}
     assert set(stage.outputs.values()) <= {1}
     calls = Counter(call["id"] for message in outcome.messages for call in message.get("tool_calls") or ())
@@ -267,9 +286,9 @@ def test_any_order_loses_nothing_and_does_nothing_twice(actions: list[str], way:
         assert set(stage.ran) <= set(calls)
         for text in stage.sent:
             assert inputs[text] <= 1
-            assert inputs[text] == (statuses.get(text) == "applied") or stage.stopped
-    if not stage.stopped:
+            assert inputs[text] == (statuses.get(text) == "applied") or stopped
+    if not stopped:
         assert {text for text, status in statuses.items() if status == "applied"} == set(stage.applied)
-        assert stage.ran == stage.outputs
+        assert stage.ran == stage.outputs - Counter({"h1": 1})
         sent = loads(sendable(render(outcome.messages, stateless=False)[0]))
-        assert sent == stage.items
+        assert sent == [item for item in stage.items if item.get("role") != "developer"]

@@ -10,7 +10,16 @@ import pytest
 from isthmus.chain import define_chain
 from isthmus.conformance.live import Peer, live_server
 from isthmus.errors import ModelBehaviorError, TransientError
-from isthmus.harness import AgentDescriptor, BoundShim, DefaultAgent, Limits, RunnerHooks, Shim, ToolResult
+from isthmus.harness import (
+    AgentDescriptor,
+    AgentSnapshot,
+    BoundShim,
+    DefaultAgent,
+    Limits,
+    RunnerHooks,
+    Shim,
+    ToolResult,
+)
 from isthmus.harness.history import UNKNOWN
 from isthmus.models import Tools, as_tool
 from isthmus.models.aside import Aside
@@ -18,6 +27,10 @@ from isthmus.models.events import Finish, Text
 from isthmus.models.responses import ModelStreamEvent, ToolCall, ToolCallFunction
 from support.live_kit import live_client
 from support.live_runs import ASYNC, WAYS, Told, live_agent, read
+from support.loopback import LoopbackServer
+from support.responses_frames import call as item
+from support.responses_frames import message, response
+from support.responses_server import answer_stream, client, sent
 from support.turns import Turns, call, says, tasks
 
 
@@ -341,25 +354,19 @@ async def test_a_stop_ends_the_calls_before_the_shims(how: str) -> None:
 
 
 async def test_pending_calls_are_not_taken_up_again() -> None:
-    """What a run leaves says that their outcome is unknown; a later run neither runs nor awaits them."""
+    """What a cut run leaves, also as a snapshot, says that their outcome is unknown; no later run awaits them."""
     desk = Desk()
-    model = Turns(turn(call("look", "c1", name="a"), text="x"), says("Next"))
-    agent = described(model, desk, limits=Limits(max_steps=1))
-    desk.gate("a")
-    stream = agent.run_stream("go")
-
-    async def open_later() -> None:
-        await asyncio.sleep(0.02)
-        desk.opened()
-
-    opening = asyncio.ensure_future(open_later())
-    first = await stream.result()
-    await opening
-    assert first.outcome.reason == "budget-steps"
-    assert first.messages[-1]["content"] == "seen a"
-    result = await agent.run("and now?")
-    assert result.final_output == "Next"
-    assert desk.began == ["a"]
+    model = Turns([*turn(call("look", "c1", name="a"))[:1], Text("x"), 0.01, TransientError("lost")], says("Next"))
+    agent = described(model, desk)
+    first = await agent.run("go")
+    assert first.outcome.reason == "stream-error"
+    assert desk.stopped == ["a"]
+    restored = AgentSnapshot.from_json(agent.snapshot().to_json())
+    assert [message["content"] for message in restored.state["history"]] == ["go", "x", UNKNOWN]
+    made = AgentDescriptor(name="a", model=model, tools=Tools([desk.look]))
+    result = await DefaultAgent(descriptor=made, snapshot=restored).run("and now?")
+    assert (result.final_output, desk.began) == ("Next", ["a"])
+    assert roles(model.seen[1].messages) == ["user", "assistant", "c1", "user"]
 
 
 async def test_a_chain_does_not_try_again_what_has_begun_to_run() -> None:
@@ -441,3 +448,16 @@ async def test_a_plain_run_streams_such_a_model() -> None:
         assert model.requires_streaming
         result = await described(model, desk).run("go")
     assert result.final_output == "Seen."
+
+
+async def test_they_work_over_http() -> None:
+    """Declared so, begun while the reply is streamed, answered with the next request."""
+    desk = Desk().opened()
+    flagged = {**item("look", '{"name": "a"}'), "async": True}
+    script = [answer_stream(response(flagged)), answer_stream(response(message("Seen.")))]
+    async with LoopbackServer(script) as server, client(server, async_tools=["look"]) as model:
+        result = await described(model, desk).run("go")
+        assert sent(server)["tools"][0]["async"] is True
+        outputs = [each for each in sent(server, 1)["input"] if each.get("type") == "function_call_output"]
+    assert [each["output"] for each in outputs] == ["seen a"]
+    assert (result.final_output, desk.began) == ("Seen.", ["a"])

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from isthmus.errors import ChainExhausted, CutReason, RefusedError, TransientError
-from isthmus.harness.effects import Aborted, CallModel, Done, Emit, Failed, Replied, RunTools, ToolsRan
+from isthmus.harness.effects import CallModel, Done, Emit, RunTools
 from isthmus.harness.history import NOT_EXECUTED, UNKNOWN, Said
 from isthmus.harness.limits import Limits
 from isthmus.harness.loop import CUT_OFF, RESUME, advance, start
 from isthmus.harness.outcome import Outcome
+from isthmus.harness.reports import Aborted, Failed, Replied, ToolsRan
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Native, NoteCode, StepResult, Text, Usage
 from isthmus.models.executor import ToolResult

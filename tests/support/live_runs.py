@@ -18,11 +18,11 @@ ASYNC = {"async": True}
 
 
 def live_agent(
-    server: LiveServer, *, tools: Any = (), async_tools: Any = (), shims: Any = (), **settings: Any
+    server: LiveServer, *, tools: Any = (), async_tools: Any = (), shims: Any = (), handoffs: Any = (), **settings: Any
 ) -> DefaultAgent:
     """An agent over a WebSocket; `settings` are the agent's."""
     model = live_client(server, async_tools=async_tools)
-    made = AgentDescriptor(name="Research", model=model, tools=tools, shims=shims)
+    made = AgentDescriptor(name="Research", model=model, tools=tools, shims=shims, handoffs=handoffs)
     return DefaultAgent(descriptor=made, owns_model=True, **settings)
 
 

@@ -17,11 +17,12 @@ from msgspec.structs import replace as changed
 
 from isthmus.errors import ModelBehaviorError
 from isthmus.harness.docket import Docket, planned
-from isthmus.harness.effects import CallModel, Collect, Collected
+from isthmus.harness.effects import CallModel, Collect
 from isthmus.harness.following import begun, joined, left_out, terms
 from isthmus.harness.history import Message, fresh_id, with_id
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.outcome import Outcome
+from isthmus.harness.reports import Collected
 from isthmus.harness.rounds import Worked, around, beside, starting, tell
 from isthmus.harness.runevents import RunEvent
 from isthmus.models.contract import GenerateContext
@@ -120,14 +121,14 @@ class Asides:
             if not reviewed.done():
                 reviewed.set_result(None)
         for known in plan.answered.values():
-            await tell(run, call, known)
+            await tell(run, call, result=known)
             return known
         results = ToolExecutor(around=around(run, None)).results(
             [call], tools=tools, context=run.context, used=used, on_tool_start=starting(run)
         )
         async with aclosing(results):
             result = await anext(results)
-        await tell(run, call, result)
+        await tell(run, call, result=result)
         return result
 
     async def replied(self, step: StepResult) -> tuple[StepResult, ModelStreamEvent | None]:

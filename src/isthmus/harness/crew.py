@@ -9,9 +9,10 @@ from typing import Any
 
 from isthmus.chain.ledger import Attempt
 from isthmus.harness.agenttool import AgentTool
-from isthmus.harness.effects import CallModel, Prepared
+from isthmus.harness.effects import CallModel
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.plainjson import own_copy
+from isthmus.harness.reports import Prepared
 from isthmus.harness.result import RunResult
 from isthmus.harness.runevents import Mailbox, RunEvent, RunEventKind, StateSnapshot
 from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks

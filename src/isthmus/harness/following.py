@@ -11,9 +11,9 @@ from typing import Any
 from msgspec.structs import replace as changed
 
 from isthmus.errors import InvalidRequestError, ModelBehaviorError
-from isthmus.harness.effects import Collected, Prepared, Replied
 from isthmus.harness.history import UNKNOWN, Message
 from isthmus.harness.loopstate import LoopState
+from isthmus.harness.reports import Collected, Prepared, Replied
 from isthmus.models.events import Call, Note, NoteCode
 from isthmus.models.executor import ToolResult
 from isthmus.models.messages import MessageRole, tool_message

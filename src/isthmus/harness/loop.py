@@ -15,23 +15,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace as changed
 
 from isthmus.errors import CutReason, ModelBehaviorError, RefusedError
-from isthmus.harness.effects import (
-    Aborted,
-    CallModel,
-    Collect,
-    Collected,
-    Effect,
-    Emit,
-    Failed,
-    HandOver,
-    Held,
-    Prepared,
-    PrepareTurn,
-    Replied,
-    Report,
-    RunTools,
-    ToolsRan,
-)
+from isthmus.harness.effects import CallModel, Collect, Effect, Emit, HandOver, PrepareTurn, RunTools
 from isthmus.harness.endings import cut_reason, end, failure_reason
 from isthmus.harness.following import answered, delivered, followed, resumed, unanswered
 from isthmus.harness.handoffs import Handoff
@@ -45,6 +29,7 @@ from isthmus.harness.limits import Limits
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.pairing import all_call_ids, paired
 from isthmus.harness.pending import Pending
+from isthmus.harness.reports import Aborted, Collected, Failed, Held, Prepared, Replied, Report, ToolsRan
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, FinishReason, Note, NoteCode, Reset, StepResult, Text
 from isthmus.models.executor import ToolResult

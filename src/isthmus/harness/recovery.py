@@ -10,10 +10,7 @@ from msgspec.structs import replace as changed
 
 from isthmus.adapters.views import to_response
 from isthmus.harness.docket import Docket
-from isthmus.harness.effects import (
-    Done,
-    Emit,
-)
+from isthmus.harness.effects import Done, Emit
 from isthmus.harness.ephemeral import rejoined
 from isthmus.harness.errors import ApprovalError, JournalError, StateConflictError
 from isthmus.harness.history import NOT_EXECUTED, UNKNOWN

@@ -10,18 +10,7 @@ from msgspec.structs import replace as changed
 
 from isthmus.harness.asides import continued_of
 from isthmus.harness.docket import Docket
-from isthmus.harness.effects import (
-    CallModel,
-    Collect,
-    Collected,
-    Effect,
-    Prepared,
-    PrepareTurn,
-    Replied,
-    Report,
-    RunTools,
-    ToolsRan,
-)
+from isthmus.harness.effects import CallModel, Collect, Effect, PrepareTurn, RunTools
 from isthmus.harness.ephemeral import rejoined
 from isthmus.harness.errors import JournalError
 from isthmus.harness.following import answered, entered, joined, uncertain
@@ -30,6 +19,7 @@ from isthmus.harness.journal import Record
 from isthmus.harness.loop import advance, asked_again
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.pending import Decision, checked, digest_of
+from isthmus.harness.reports import Collected, Prepared, Replied, Report, ToolsRan
 from isthmus.harness.steps import decoded_result, decoded_step
 from isthmus.models.events import Call, StepResult
 

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 from isthmus.harness.crew import Crew
 from isthmus.harness.docket import Docket, Plan, planned_round
-from isthmus.harness.effects import Held, Report, RunTools, ToolsRan
+from isthmus.harness.effects import RunTools
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.observed import answered, around_tools
+from isthmus.harness.reports import Held, Report, ToolsRan
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.runlog import RunLog
 from isthmus.models.events import Call
@@ -63,7 +64,7 @@ async def _ran(run: Worked, effect: RunTools, plan: Plan | None) -> AsyncGenerat
     calls = {call.call_id or "": call for call in effect.calls}
     for known in () if plan is None else plan.answered.values():
         if run.docket is None or known.call_id not in run.docket.results:
-            await tell(run, calls[known.call_id], known)
+            await tell(run, calls[known.call_id], result=known)
             yield known
         run.results = (*run.results, known)
     run.docket = None
@@ -78,7 +79,7 @@ async def _ran(run: Worked, effect: RunTools, plan: Plan | None) -> AsyncGenerat
             if isinstance(item, ToolResult):
                 item = item if plan is None else plan.shown(item)
                 run.results = (*run.results, item)
-                await tell(run, calls[item.call_id], item)
+                await tell(run, calls[item.call_id], result=item)
             yield item
 
 
@@ -116,7 +117,7 @@ def around(run: Worked, plan: Plan | None) -> Around | None:
     return recorded
 
 
-async def tell(run: Worked, call: Call, result: ToolResult) -> None:
+async def tell(run: Worked, call: Call, *, result: ToolResult) -> None:
     """Say that a call is answered."""
     if run.log is not None:
         await run.log.result(result)

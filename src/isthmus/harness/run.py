@@ -18,25 +18,14 @@ from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import Runner
 from isthmus.harness.docket import Docket
-from isthmus.harness.effects import (
-    Aborted,
-    CallModel,
-    Collect,
-    Done,
-    Effect,
-    Emit,
-    Failed,
-    PrepareTurn,
-    Replied,
-    Report,
-    RunTools,
-)
+from isthmus.harness.effects import CallModel, Collect, Done, Effect, Emit, PrepareTurn, RunTools
 from isthmus.harness.loop import Next, advance
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.observed import begun, ended
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.passage import Passage
 from isthmus.harness.recovery import Comeback, claimed
+from isthmus.harness.reports import Aborted, Failed, Replied, Report
 from isthmus.harness.result import RunResult, say_how_far
 from isthmus.harness.rounds import run_round
 from isthmus.harness.runevents import RunEvent
