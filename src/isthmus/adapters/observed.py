@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from isthmus.errors import TierError, UnclassifiedError
+from isthmus.models.batches import Batches
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import EVENT_TYPES, Finish, Native, StepResult, Text, Usage
 from isthmus.models.fold import Fold, close, iterate
 from isthmus.models.normalise import to_event
 from isthmus.models.stream import CLOSED, Interruption
 from isthmus.observability import hooks
-from isthmus.observability.scope import Operation, contents_wanted, current
+from isthmus.observability.scope import Operation, contents_wanted, current, under
 from isthmus.secret import clean_url
 
 _EMPTY = GenerateContext()
+_T = TypeVar("_T")
 
 
 def _names(adapter: Any, name: str) -> tuple[str, str]:
@@ -42,7 +45,12 @@ def observed(source: Any, adapter: Any, *, ctx: GenerateContext) -> Any:
         ctx: the request.
     """
     op = _new(adapter)
-    return source if op is None else _steps(source, _Heard(op, adapter, ctx))
+    if op is None:
+        return source
+    heard = _Heard(op, adapter, ctx)
+    if type(source) is Batches:
+        return Batches(_steps(source.batches, heard, together=True))
+    return _steps(source, heard)
 
 
 async def asked(answer: Awaitable[StepResult], adapter: Any, *, ctx: GenerateContext) -> StepResult:
@@ -122,18 +130,32 @@ class _Heard:
         self._adapter = None
         self.op.said, self._ctx = None, _EMPTY
 
+    def seen_all(self, events: Sequence[Any]) -> None:
+        """Take events that came together: as soon as they came, whenever they are read."""
+        if self.first is None or self._fold is not None:
+            for event in events:
+                self.seen(event)
+        elif type(events[-1]) is Finish:
+            self.seen(events[-1])
+
     def seen(self, event: Any) -> None:
         """Take what is no plain text that follows another."""
-        kind = event.get("type") if isinstance(event, Mapping) else getattr(event, "type", None)
-        if self.first is None and (kind == "call" or (kind == "text" and _said(event))):
+        known = type(event)
+        if known is Text:
+            kind, content = "text", event.text
+        elif known is Finish:
+            kind, content = "finish", None
+        else:
+            kind, content = _kind(event)
+        if self.first is None and content:
             self.first = monotonic() - self._begun
         if kind == "finish":
             # What the author still does is not the reply's, but is still done inside it.
             self._seconds = monotonic() - self._begun
-            self.finish = event if isinstance(event, Finish) else _read(event)
+            self.finish = event if known is Finish else _read(event)
         if self._fold is not None:
             with suppress(TierError, ValueError, TypeError):
-                self._fold.add(event if type(event) in EVENT_TYPES else to_event(event))
+                self._fold.add(event if known in EVENT_TYPES else to_event(event))
 
     @property
     def collects(self) -> bool:
@@ -146,7 +168,7 @@ class _Heard:
             return
         self.op.over = True
         outcome, error, end = self._outcome()
-        usage = getattr(error, "usage", None) if end is None else end.usage
+        usage = _told(error, "usage", Usage) if end is None else end.usage
         self.op.error, self.op.answer = error, self._answer()
         reply_id, reply_model = self.op.reply
         if reply_id is None and end is not None and end.native is not None and end.native.event_type == "message":
@@ -161,7 +183,7 @@ class _Heard:
                 raw_reason=None if end is None else end.raw_reason,
                 usage=usage if isinstance(usage, Usage) else None,
                 error_class=None if error is None else hooks.error_type(error),
-                status=getattr(error, "status", None),
+                status=_told(error, "status", int),
                 reply_id=reply_id,
                 reply_model=reply_model,
             )
@@ -193,8 +215,20 @@ class _Heard:
         return "error", error, None
 
 
-def _said(event: Any) -> Any:
-    return event.get("text") if isinstance(event, Mapping) else getattr(event, "text", None)
+def _told(error: BaseException | None, name: str, kind: type[_T]) -> _T | None:
+    """What a failure says of itself; that of a stranger may say anything, or fail at it."""
+    try:
+        value = getattr(error, name, None)
+    except Exception:
+        return None
+    return value if isinstance(value, kind) else None
+
+
+def _kind(event: Any) -> tuple[Any, Any]:
+    """What an event in any form is, and whether it holds content."""
+    said = event.get if isinstance(event, Mapping) else partial(getattr, event)
+    kind = said("type", None)
+    return kind, kind == "call" or (kind == "text" and said("text", None))
 
 
 def _read(event: Any) -> Finish | None:
@@ -220,18 +254,19 @@ def _texts(held: Mapping[str, Any]) -> tuple[str | None, str | None]:
     return found[0] if isinstance(found[0], str) else None, found[1] if isinstance(found[1], str) else None
 
 
-async def _steps(source: Any, heard: _Heard) -> AsyncGenerator[Any, None]:
+async def _steps(source: Any, heard: _Heard, *, together: bool = False) -> AsyncGenerator[Any, None]:
+    """The same events, or batches of them, each taken inside the call."""
     op = heard.op
     enter, leave = op.enter, Operation.leave
     heard.begin(streamed=True)
+    look = heard.seen_all if together else heard.seen
     plain = False
     try:
-        entered = enter()
-        try:
-            inner: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
-            take = inner.__anext__
-        finally:
-            leave(entered)
+        inner: Any = source
+        if not hasattr(source, "__anext__"):
+            with under(op):
+                inner = iterate(source)
+        take = inner.__anext__
         try:
             while True:
                 entered = enter()
@@ -242,15 +277,14 @@ async def _steps(source: Any, heard: _Heard) -> AsyncGenerator[Any, None]:
                 finally:
                     leave(entered)
                 if not plain or type(event) is not Text:
-                    heard.seen(event)
+                    look(event)
                     plain = heard.first is not None and not heard.collects
                 yield event
         finally:
-            entered = enter()
-            try:
-                await close(inner)
-            finally:
-                leave(entered)
+            # A generator that has come to its end has nothing left to do.
+            if getattr(inner, "ag_frame", inner) is not None:
+                with under(op):
+                    await close(inner)
     except BaseException as error:
         heard.error = error
         raise

@@ -11,7 +11,6 @@ from typing import Any
 
 from isthmus.errors import CutReason, TierError
 from isthmus.harness.conversation import Turn
-from isthmus.harness.crew import Crew
 from isthmus.harness.effects import CallModel
 from isthmus.harness.observed import started
 from isthmus.harness.run import AgentEvent, Begun, Run, raise_failure
@@ -19,6 +18,7 @@ from isthmus.harness.runevents import RunEvent
 from isthmus.harness.state import RunState
 from isthmus.models.events import Text
 from isthmus.models.stream import Watchdog
+from isthmus.observability.scope import under
 
 
 async def drive(
@@ -39,8 +39,7 @@ async def drive(
             await kept.begin(run)
             watch.task = asyncio.current_task(loop)
         started(run.op, run.context)
-        if run.crew is not None:
-            await run.crew.begin(run.state)
+        await _arrive(run)
         async with model.open_run() as active:
             run.active, run.before = active, len(getattr(active, "attempts", ()))
             while not run.closing and (effect := run.next()) is not None:
@@ -81,8 +80,7 @@ async def drive(
         watch.stop()
         failure = sys.exception()
         run.stop(failure)
-        if run.crew is not None:
-            await _part(run, run.crew, failure)
+        await _part(run, failure)
         if kept is not None:
             kept.turn.leave()
         run.conclude()
@@ -92,18 +90,30 @@ async def drive(
         raise_failure(run.outcome)
 
 
+async def _arrive(run: Run) -> None:
+    """Let those who attend the run begin; what they do is part of it."""
+    if run.crew is not None:
+        with under(run.op):
+            await run.crew.begin(run.state)
+
+
 async def _leave(run: Run) -> None:
     """Let the shims of a run that went well end, before it is committed."""
     if run.crew is not None:
-        _together(await run.crew.leave(), None)
+        with under(run.op):
+            _together(await run.crew.leave(), None)
 
 
-async def _part(run: Run, crew: Crew, error: BaseException | None) -> None:
+async def _part(run: Run, error: BaseException | None) -> None:
     """Let those who attend the run go, whatever became of it."""
+    crew = run.crew
+    if crew is None:
+        return
     outcome = run.outcome
     failed = outcome is None or outcome.outcome == "failed" or outcome.reason == CutReason.ABORTED
     result = None if outcome is None or failed or error is not None else run.ended or run.end(outcome)
-    failures = [*await crew.leave(), *await crew.end(result, run.state)]
+    with under(run.op):
+        failures = [*await crew.leave(), *await crew.end(result, run.state)]
     _together(failures, error or (outcome.error if outcome is not None and failed else None))
 
 

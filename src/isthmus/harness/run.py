@@ -225,7 +225,8 @@ class Run:
             if self.crew is not None:
                 self.crew.at("tool_round_end", self.state)
         elif self.crew is not None:
-            await self._attend(self.crew, effect)
+            with under(self.op):
+                await self._attend(self.crew, effect)
         for told in self.told():
             yield told
 
@@ -251,7 +252,8 @@ class Run:
         self.results = (*self.results, result)
         answered(self.op, result)
         if self.crew is not None:
-            await self.crew.tool_ends(call, result)
+            with under(self.op):
+                await self.crew.tool_ends(call, result)
 
     async def _attend(self, crew: Crew, effect: Todo) -> None:
         """The steps around a model call."""

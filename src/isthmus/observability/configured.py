@@ -65,7 +65,8 @@ def _hook(path: str, *, where: str) -> Any:
     module, _, name = path.partition(":")
     try:
         found = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:
+        # What a module does while it is imported is its own.
         raise ConfigError(f'must be "module:function" ({error})', where=where, key="telemetry.redact") from None
     if not callable(found):
         raise ConfigError(f"{path!r} cannot be called: name a function", where=where, key="telemetry.redact")
