@@ -25,7 +25,7 @@ from isthmus.harness.descriptor import AgentDescriptor
 from isthmus.harness.shims import BoundShim, PreparedTurn, Shim
 from isthmus.models.batches import Batches
 from isthmus.models.contract import GenerateContext
-from isthmus.models.events import Call, Finish, Text
+from isthmus.models.events import Call, Finish, Text, Usage
 from isthmus.models.tools import Tools, as_tool
 from isthmus.observability.background import Background
 from isthmus.observability.contents import View
@@ -456,4 +456,74 @@ async def test_contents_that_cannot_be_written_down_leave_the_rest() -> None:
     with traced(capture_content=True) as seen:
         await read(Setting().stream(odd))
         assert seen.one("chat")["isthmus.outcome"] == "ok"
+        seen.settled()
+
+
+async def test_an_adapter_that_asks_another_of_its_class_is_two_calls() -> None:
+    """A wrapper has its span and what it wraps has another, of its class or not; `super()` and copies have none."""
+
+    class Wrapping(ModelAdapter):
+        effort = ""
+
+        def __init__(self, model: str, inner: Any = None) -> None:
+            self.model, self.inner = model, inner
+
+        async def stream(self, ctx: Any) -> Any:
+            if self.inner is not None:
+                async for event in self.inner.stream(ctx):
+                    yield event
+                return
+            yield Text("x")
+            yield Finish("stop", Usage(input_tokens=3, output_tokens=2))
+
+    class Chatting(Wrapping):
+        async def chat(self, messages: Any, tools: Any) -> Any:
+            return await super().chat(messages, tools)
+
+        stream = None
+
+    with traced() as seen:
+        await read(Wrapping("outer", Wrapping("inner")).stream(ASK))
+        inner, outer = seen.named("chat")
+        assert (inner.name, seen.parent(inner)) == ("chat inner", outer.name)
+        assert "gen_ai.usage.input_tokens" in dict(inner.attributes or {})
+        assert "gen_ai.usage.input_tokens" not in dict(outer.attributes or {})
+        await Chatting("copied").generate(GenerateContext(messages=ASK.messages, effort="low"))
+        assert len(seen.named("chat copied")) == 1
+
+
+@pytest.mark.parametrize("runner", ["asyncio", "uvloop"])
+def test_calls_in_many_loops_at_once_stay_apart(runner: str) -> None:
+    """Runs in threads with a loop each, one way or another, are a trace each, and leave nothing behind."""
+    run: Any = asyncio.run if runner == "asyncio" else pytest.importorskip("uvloop").run
+
+    async def two() -> None:
+        agent = Agent(model=Setting(a=1))
+        await asyncio.gather(*(agent.run("hi") for _ in range(5)))
+
+    with traced() as seen:
+        threads = [threading.Thread(target=run, args=(two(),)) for _ in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert len({span.context.trace_id for span in seen.named("chat") if span.context}) == 20
+        seen.settled()
+
+
+async def test_a_stream_may_be_read_by_any_task() -> None:
+    """Each event read by another task than the one before, and closed by yet another: one span, in its own trace."""
+    with traced() as seen:
+        agent = Agent(model=ScriptedAdapter([[Text("a"), Text("b"), Text("c"), 60.0, Finish("stop")]]))
+        stream = agent.run_stream("hi")
+        events = aiter(stream)
+        for _ in range(3):
+            await asyncio.ensure_future(anext(events))  # type: ignore[arg-type]
+        waiting = asyncio.ensure_future(anext(events))  # type: ignore[arg-type]
+        await asyncio.sleep(0.01)
+        await asyncio.ensure_future(stream.aclose())
+        with suppress(BaseException):
+            await waiting
+        assert [len(seen.named(name)) for name in ("chat", "attempt", "chain", "invoke_agent")] == [1, 1, 1, 1]
+        assert len({span.context.trace_id for span in seen.spans if span.context}) == 1
         seen.settled()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 from isthmus.adapters.render import Rendered
@@ -56,6 +57,18 @@ def _copy(adapter: Any, wanted: dict[str, Any]) -> Any:
         del kept[next(iter(kept))]
     kept[key] = made
     return made
+
+
+def is_one(adapter: Any, other: Any) -> bool:
+    """Whether two are one adapter: the same object, or one the copy of the other that was made for a request."""
+    if adapter is other:
+        return True
+    held = [*_copies(adapter), *_copies(other)]
+    return any(each is adapter or each is other for each in held)
+
+
+def _copies(adapter: Any) -> Iterable[Any]:
+    return list(getattr(adapter, "__dict__", {}).get(_COPIES, {}).values())
 
 
 def with_brief(messages: Rendered, adapter: Any, *, ctx: GenerateContext) -> Rendered:

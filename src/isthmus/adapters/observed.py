@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from isthmus.adapters.adjust import is_one
 from isthmus.errors import TierError, UnclassifiedError
 from isthmus.models.batches import Batches
 from isthmus.models.contract import GenerateContext
@@ -80,9 +81,9 @@ async def asked(answer: Awaitable[StepResult], adapter: Any, *, ctx: GenerateCon
 
 
 def _new(adapter: Any) -> Operation | None:
-    """A new call; None within one of the same class, which reached for its parent's method or its own other one."""
+    """A new call; None within one of the same adapter, which reached for its parent's method or its own other one."""
     around = current()
-    if around is not None and not around.over and type(around.subject) is type(adapter):
+    if around is not None and not around.over and is_one(around.subject, adapter):
         return None
     return Operation(adapter)
 
