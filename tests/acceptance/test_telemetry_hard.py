@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from isthmus.models.tools import Tools, as_tool
 from isthmus.observability.background import Background
 from isthmus.observability.contents import View
 from isthmus.secret import Secret
+from support import responses_frames, responses_server
+from support.loopback import LoopbackServer
 from support.telemetry import traced
 
 ASK = GenerateContext(messages=({"role": "user", "content": "hello"},))
@@ -527,3 +529,28 @@ async def test_a_stream_may_be_read_by_any_task() -> None:
         assert [len(seen.named(name)) for name in ("chat", "attempt", "chain", "invoke_agent")] == [1, 1, 1, 1]
         assert len({span.context.trace_id for span in seen.spans if span.context}) == 1
         seen.settled()
+
+
+@pytest.mark.parametrize("door", ["whole", "stream", "break", "chain"])
+async def test_the_client_of_the_responses_api_is_a_model_call_by_its_own_methods_too(door: str) -> None:
+    """Asked directly, whole or streamed, it has its one span, as it has through a chain."""
+    full = responses_frames.response(responses_frames.message("payload words"))
+    streamed = door in ("stream", "break", "chain")
+    reply = responses_server.answer_stream(full) if streamed else responses_server.answer(full)
+    async with LoopbackServer([reply]) as server, responses_server.client(server) as model:
+        with traced() as seen:
+            if door == "whole":
+                await model.get_response([responses_server.USER])
+            elif door == "chain":
+                await define_chain(id="c", tiers=[model]).generate(ASK)
+            else:
+                async with aclosing(model.stream_response([responses_server.USER])) as events:
+                    async for event in events:
+                        if door == "break" and event.text:
+                            break
+            said = seen.one("chat")
+            assert said["isthmus.outcome"] == ("closed" if door == "break" else "ok")
+            assert door == "break" or "gen_ai.usage.output_tokens" in said
+            assert ("gen_ai.response.time_to_first_chunk" in said) is streamed
+            assert "payload" not in seen.text()
+            seen.settled()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from typing import Any
 
 from isthmus.adapters.render import Rendered
@@ -60,15 +59,15 @@ def _copy(adapter: Any, wanted: dict[str, Any]) -> Any:
 
 
 def is_one(adapter: Any, other: Any) -> bool:
-    """Whether two are one adapter: the same object, or one the copy of the other that was made for a request."""
+    """Whether two are one adapter: the same object, its copy for a request, or what stands for it in a chain."""
     if adapter is other:
         return True
-    held = [*_copies(adapter), *_copies(other)]
-    return any(each is adapter or each is other for each in held)
-
-
-def _copies(adapter: Any) -> Iterable[Any]:
-    return list(getattr(adapter, "__dict__", {}).get(_COPIES, {}).values())
+    for one, two in ((adapter, other), (other, adapter)):
+        held = getattr(one, "__dict__", {})
+        stood_for = held.get("plain") if getattr(type(one), "_isthmus_stands", False) else None
+        if stood_for is two or any(each is two for each in held.get(_COPIES, {}).values()):
+            return True
+    return False
 
 
 def with_brief(messages: Rendered, adapter: Any, *, ctx: GenerateContext) -> Rendered:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -12,12 +12,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from isthmus.adapters.adjust import is_one
+from isthmus.adapters.views import from_response
 from isthmus.errors import TierError, UnclassifiedError
 from isthmus.models.batches import Batches
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import EVENT_TYPES, Finish, Native, StepResult, Text, Usage
 from isthmus.models.fold import Fold, close, iterate
 from isthmus.models.normalise import to_event
+from isthmus.models.responses import ModelStreamEvent
 from isthmus.models.stream import CLOSED, Interruption
 from isthmus.observability import hooks
 from isthmus.observability.scope import Operation, contents_wanted, current, under
@@ -50,8 +52,17 @@ def observed(source: Any, adapter: Any, *, ctx: GenerateContext) -> Any:
         return source
     heard = _Heard(op, adapter, ctx)
     if type(source) is Batches:
-        return Batches(_steps(source.batches, heard, together=True))
+        return Batches(_steps(source.batches, heard, look=heard.seen_all))
     return _steps(source, heard)
+
+
+def observed_face(source: AsyncGenerator[Any, None], adapter: Any, *, ctx: GenerateContext) -> Any:
+    """The same `ModelStreamEvent`s, as a model call that listeners are told of, where a built-in model writes them."""
+    op = _new(adapter) if hooks.listening() else None
+    if op is None:
+        return source
+    heard = _Heard(op, adapter, ctx)
+    return _steps(source, heard, look=heard.seen_face)
 
 
 async def asked(answer: Awaitable[StepResult], adapter: Any, *, ctx: GenerateContext) -> StepResult:
@@ -62,7 +73,7 @@ async def asked(answer: Awaitable[StepResult], adapter: Any, *, ctx: GenerateCon
         adapter: whose it is.
         ctx: the request.
     """
-    op = _new(adapter)
+    op = _new(adapter) if hooks.listening() else None
     if op is None:
         return await answer
     heard = _Heard(op, adapter, ctx)
@@ -157,6 +168,18 @@ class _Heard:
         if self._fold is not None:
             with suppress(TierError, ValueError, TypeError):
                 self._fold.add(event if known in EVENT_TYPES else to_event(event))
+
+    def seen_face(self, event: ModelStreamEvent) -> None:
+        """Take an event of the model face."""
+        if self.first is None and (event.text or event.arguments_delta is not None):
+            self.first = monotonic() - self._begun
+        response = event.response
+        if response is not None and event.continuation is None:
+            self._seconds = monotonic() - self._begun
+            self._fold, reply = None, from_response(response)
+            self.reply = reply
+            self.finish = Finish(reply.finish, reply.usage, reply.raw_reason, reply.error, reply.message)
+            self.op.reply = (response.id, None)
 
     @property
     def collects(self) -> bool:
@@ -255,12 +278,12 @@ def _texts(held: Mapping[str, Any]) -> tuple[str | None, str | None]:
     return found[0] if isinstance(found[0], str) else None, found[1] if isinstance(found[1], str) else None
 
 
-async def _steps(source: Any, heard: _Heard, *, together: bool = False) -> AsyncGenerator[Any, None]:
-    """The same events, or batches of them, each taken inside the call."""
+async def _steps(source: Any, heard: _Heard, *, look: Callable[[Any], None] | None = None) -> AsyncGenerator[Any, None]:
+    """The same events, or batches of them, each taken inside the call and looked at."""
     op = heard.op
     enter, leave = op.enter, Operation.leave
     heard.begin(streamed=True)
-    look = heard.seen_all if together else heard.seen
+    look = look or heard.seen
     plain = False
     try:
         inner: Any = source
