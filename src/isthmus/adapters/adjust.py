@@ -62,6 +62,8 @@ def is_one(adapter: Any, other: Any) -> bool:
     """Whether two are one adapter: the same object, its copy for a request, or what stands for it in a chain."""
     if adapter is other:
         return True
+    if adapter is None or other is None:
+        return False
     for one, two in ((adapter, other), (other, adapter)):
         held = getattr(one, "__dict__", {})
         stood_for = held.get("plain") if getattr(type(one), "_isthmus_stands", False) else None
