@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
@@ -14,7 +14,11 @@ _KEY_LIKE = re.compile(
 )
 
 _SECRET_NAME = re.compile(
-    r"(?i)(^|[-_.])((api)?keys?|token|secrets?|passwords?|passwd|sig(nature)?|authorization|credentials?|cookies?)$"
+    r"(?:^|[-_.]|(?<=[a-z0-9])(?=[A-Z]))"
+    r"(?i:(api)?keys?|token|secrets?|passwords?|passwd|sig(nature)?|authorization|credentials?|cookies?)$"
+)
+_MEMBER = re.compile(
+    r'(?P<quote>["\'])(?P<name>[\w.-]{1,128})(?P=quote)\s*:\s*(?P<mark>["\'])(?:\\.|(?!(?P=mark)).)*(?P=mark)?'
 )
 
 
@@ -99,6 +103,27 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         if len(secret) >= 4:
             text = text.replace(secret, HIDDEN)
     return key_like(text, lambda _: HIDDEN)
+
+
+def redact_members(text: str) -> str:
+    """The same for a text that may be JSON: what stands under a name of a secret is replaced too."""
+    return redact(_MEMBER.sub(_member, text))
+
+
+def _member(found: re.Match[str]) -> str:
+    if not names_secret(found["name"]):
+        return found[0]
+    mark = found["mark"]
+    return f"{found[0][: found.start('mark') - found.start()]}{mark}{HIDDEN}{mark}"
+
+
+def hidden(value: Any) -> Any:
+    """A plain value, what stands in it under a name of a secret replaced."""
+    if isinstance(value, Secret):
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return {name: HIDDEN if names_secret(str(name)) else hidden(each) for name, each in value.items()}
+    return [hidden(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def key_like(text: str, replaced: Callable[[re.Match[str]], str]) -> str:

@@ -165,6 +165,7 @@ BOUNDARIES = {
     "isthmus.observability.configured",
     "isthmus.observability.contents",
     "isthmus.observability.enrich",
+    "isthmus.observability.facts",
     "isthmus.observability.hooks",
     "isthmus.settings.sources",
     "isthmus.harness.mcplink",

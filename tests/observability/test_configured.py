@@ -30,7 +30,7 @@ def shout(name: str, text: str) -> str:
     return text.upper()
 
 
-def test_every_key_reaches_what_is_started(home: Home) -> None:
+def test_every_key_reaches_what_is_started(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each key of the table has its field; off, or not there, is nothing."""
     home.write_user(
         LLM + '[telemetry]\nenabled = true\nsinks = ["otel", "jsonl"]\nendpoint = "http://c:1"\nsample_ratio = 0.5\n'
@@ -39,6 +39,9 @@ def test_every_key_reaches_what_is_started(home: Home) -> None:
         f'redact = "{__name__}:shout"\n'
     )
     sys.modules.setdefault(__name__, sys.modules[shout.__module__])
+    monkeypatch.chdir(home.folder)
+    for name in ("ca", "cc", "ck"):
+        Path(name).touch()
     config: Any = telemetry_of(load_settings())
     assert (config.sinks, config.endpoint, config.sample_ratio) == (("otel", "jsonl"), "http://c:1", 0.5)
     assert (config.service_name, config.ca_bundle, config.client_cert, config.client_key) == ("s", "ca", "cc", "ck")
@@ -57,6 +60,12 @@ def test_every_key_reaches_what_is_started(home: Home) -> None:
         ('sinks = ["jsonl"]', "telemetry.file: say where"),
         ('sinks = ["kafka"]', "telemetry.sinks: must be of otel, jsonl, log"),
         ('redact = "no.such:thing"', "telemetry.redact"),
+        ('redact = ".there"', "telemetry.redact"),
+        ('sinks = ["jsonl"]\nfile = "/no/such/folder/trace"', "telemetry.file: there is no folder"),
+        ('ca_bundle = "/no/such/file"', "telemetry.ca_bundle: there is no file"),
+        ('endpoint = "collector:4318"', "telemetry.endpoint: must begin with http:// or https://"),
+        ('log_level = "loud"', "telemetry.log_level: must be one of info, debug, wire"),
+        ('sinks = ["log"]\nlog_level = "wire"', "telemetry.log_level: 'wire' writes what was said: set"),
         ('endpiont = "x"', "did you mean 'endpoint'"),
     ],
 )

@@ -58,6 +58,20 @@ def _copy(adapter: Any, wanted: dict[str, Any]) -> Any:
     return made
 
 
+def is_one(adapter: Any, other: Any) -> bool:
+    """Whether two are one adapter: the same object, its copy for a request, or what stands for it in a chain."""
+    if adapter is other:
+        return True
+    if adapter is None or other is None:
+        return False
+    for one, two in ((adapter, other), (other, adapter)):
+        held = getattr(one, "__dict__", {})
+        stood_for = held.get("plain") if getattr(type(one), "_isthmus_stands", False) else None
+        if stood_for is two or any(each is two for each in held.get(_COPIES, {}).values()):
+            return True
+    return False
+
+
 def with_brief(messages: Rendered, adapter: Any, *, ctx: GenerateContext) -> Rendered:
     """The messages, the brief in front where the adapter has no `system` that holds it."""
     if ctx.brief and getattr(adapter, "system", None) != ctx.brief:

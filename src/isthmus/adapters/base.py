@@ -223,6 +223,8 @@ _TAKEN_OVER = ("window_tokens", "max_output_tokens", "supports", "handles_retrie
 class _Plain(ModelAdapter):
     """Stands for a plain object, whose values and methods count where it has them."""
 
+    _isthmus_stands = True
+
     def __init__(self, plain: Any) -> None:
         self.plain = plain
         self.model = getattr(plain, "model", "")

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from isthmus.adapters.adjust import is_one
+from isthmus.adapters.views import from_response
 from isthmus.errors import TierError, UnclassifiedError
+from isthmus.models.batches import Batches
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import EVENT_TYPES, Finish, Native, StepResult, Text, Usage
 from isthmus.models.fold import Fold, close, iterate
 from isthmus.models.normalise import to_event
+from isthmus.models.responses import ModelStreamEvent
 from isthmus.models.stream import CLOSED, Interruption
 from isthmus.observability import hooks
-from isthmus.observability.scope import Operation, contents_wanted, current
+from isthmus.observability.scope import Operation, contents_wanted, current, under
 from isthmus.secret import clean_url
 
 _EMPTY = GenerateContext()
+_T = TypeVar("_T")
 
 
 def _names(adapter: Any, name: str) -> tuple[str, str]:
@@ -42,7 +48,21 @@ def observed(source: Any, adapter: Any, *, ctx: GenerateContext) -> Any:
         ctx: the request.
     """
     op = _new(adapter)
-    return source if op is None else _steps(source, _Heard(op, adapter, ctx))
+    if op is None:
+        return source
+    heard = _Heard(op, adapter, ctx)
+    if type(source) is Batches:
+        return Batches(_steps(source.batches, heard, look=heard.seen_all))
+    return _steps(source, heard)
+
+
+def observed_face(source: AsyncGenerator[Any, None], adapter: Any, *, ctx: GenerateContext) -> Any:
+    """The same `ModelStreamEvent`s, as a model call that listeners are told of, where a built-in model writes them."""
+    op = _new(adapter) if hooks.listening() else None
+    if op is None:
+        return source
+    heard = _Heard(op, adapter, ctx)
+    return _steps(source, heard, look=heard.seen_face)
 
 
 async def asked(answer: Awaitable[StepResult], adapter: Any, *, ctx: GenerateContext) -> StepResult:
@@ -53,7 +73,7 @@ async def asked(answer: Awaitable[StepResult], adapter: Any, *, ctx: GenerateCon
         adapter: whose it is.
         ctx: the request.
     """
-    op = _new(adapter)
+    op = _new(adapter) if hooks.listening() else None
     if op is None:
         return await answer
     heard = _Heard(op, adapter, ctx)
@@ -72,9 +92,9 @@ async def asked(answer: Awaitable[StepResult], adapter: Any, *, ctx: GenerateCon
 
 
 def _new(adapter: Any) -> Operation | None:
-    """A new call; None within one of the same class, which reached for its parent's method or its own other one."""
+    """A new call; None within one of the same adapter, which reached for its parent's method or its own other one."""
     around = current()
-    if around is not None and not around.over and type(around.subject) is type(adapter):
+    if around is not None and not around.over and is_one(around.subject, adapter):
         return None
     return Operation(adapter)
 
@@ -122,18 +142,44 @@ class _Heard:
         self._adapter = None
         self.op.said, self._ctx = None, _EMPTY
 
+    def seen_all(self, events: Sequence[Any]) -> None:
+        """Take events that came together: as soon as they came, whenever they are read."""
+        if self.first is None or self._fold is not None:
+            for event in events:
+                self.seen(event)
+        elif type(events[-1]) is Finish:
+            self.seen(events[-1])
+
     def seen(self, event: Any) -> None:
         """Take what is no plain text that follows another."""
-        kind = event.get("type") if isinstance(event, Mapping) else getattr(event, "type", None)
-        if self.first is None and (kind == "call" or (kind == "text" and _said(event))):
+        known = type(event)
+        if known is Text:
+            kind, content = "text", event.text
+        elif known is Finish:
+            kind, content = "finish", None
+        else:
+            kind, content = _kind(event)
+        if self.first is None and content:
             self.first = monotonic() - self._begun
         if kind == "finish":
             # What the author still does is not the reply's, but is still done inside it.
             self._seconds = monotonic() - self._begun
-            self.finish = event if isinstance(event, Finish) else _read(event)
+            self.finish = event if known is Finish else _read(event)
         if self._fold is not None:
             with suppress(TierError, ValueError, TypeError):
-                self._fold.add(event if type(event) in EVENT_TYPES else to_event(event))
+                self._fold.add(event if known in EVENT_TYPES else to_event(event))
+
+    def seen_face(self, event: ModelStreamEvent) -> None:
+        """Take an event of the model face."""
+        if self.first is None and (event.text or event.arguments_delta is not None):
+            self.first = monotonic() - self._begun
+        response = event.response
+        if response is not None and event.continuation is None:
+            self._seconds = monotonic() - self._begun
+            self._fold, reply = None, from_response(response)
+            self.reply = reply
+            self.finish = Finish(reply.finish, reply.usage, reply.raw_reason, reply.error, reply.message)
+            self.op.reply = (response.id, None)
 
     @property
     def collects(self) -> bool:
@@ -146,7 +192,7 @@ class _Heard:
             return
         self.op.over = True
         outcome, error, end = self._outcome()
-        usage = getattr(error, "usage", None) if end is None else end.usage
+        usage = _told(error, "usage", Usage) if end is None else end.usage
         self.op.error, self.op.answer = error, self._answer()
         reply_id, reply_model = self.op.reply
         if reply_id is None and end is not None and end.native is not None and end.native.event_type == "message":
@@ -161,7 +207,7 @@ class _Heard:
                 raw_reason=None if end is None else end.raw_reason,
                 usage=usage if isinstance(usage, Usage) else None,
                 error_class=None if error is None else hooks.error_type(error),
-                status=getattr(error, "status", None),
+                status=_told(error, "status", int),
                 reply_id=reply_id,
                 reply_model=reply_model,
             )
@@ -193,8 +239,20 @@ class _Heard:
         return "error", error, None
 
 
-def _said(event: Any) -> Any:
-    return event.get("text") if isinstance(event, Mapping) else getattr(event, "text", None)
+def _told(error: BaseException | None, name: str, kind: type[_T]) -> _T | None:
+    """What a failure says of itself; that of a stranger may say anything, or fail at it."""
+    try:
+        value = getattr(error, name, None)
+    except Exception:
+        return None
+    return value if isinstance(value, kind) else None
+
+
+def _kind(event: Any) -> tuple[Any, Any]:
+    """What an event in any form is, and whether it holds content."""
+    said = event.get if isinstance(event, Mapping) else partial(getattr, event)
+    kind = said("type", None)
+    return kind, kind == "call" or (kind == "text" and said("text", None))
 
 
 def _read(event: Any) -> Finish | None:
@@ -220,18 +278,19 @@ def _texts(held: Mapping[str, Any]) -> tuple[str | None, str | None]:
     return found[0] if isinstance(found[0], str) else None, found[1] if isinstance(found[1], str) else None
 
 
-async def _steps(source: Any, heard: _Heard) -> AsyncGenerator[Any, None]:
+async def _steps(source: Any, heard: _Heard, *, look: Callable[[Any], None] | None = None) -> AsyncGenerator[Any, None]:
+    """The same events, or batches of them, each taken inside the call and looked at."""
     op = heard.op
     enter, leave = op.enter, Operation.leave
     heard.begin(streamed=True)
+    look = look or heard.seen
     plain = False
     try:
-        entered = enter()
-        try:
-            inner: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
-            take = inner.__anext__
-        finally:
-            leave(entered)
+        inner: Any = source
+        if not hasattr(source, "__anext__"):
+            with under(op):
+                inner = iterate(source)
+        take = inner.__anext__
         try:
             while True:
                 entered = enter()
@@ -242,15 +301,14 @@ async def _steps(source: Any, heard: _Heard) -> AsyncGenerator[Any, None]:
                 finally:
                     leave(entered)
                 if not plain or type(event) is not Text:
-                    heard.seen(event)
+                    look(event)
                     plain = heard.first is not None and not heard.collects
                 yield event
         finally:
-            entered = enter()
-            try:
-                await close(inner)
-            finally:
-                leave(entered)
+            # A generator that has come to its end has nothing left to do.
+            if getattr(inner, "ag_frame", inner) is not None:
+                with under(op):
+                    await close(inner)
     except BaseException as error:
         heard.error = error
         raise

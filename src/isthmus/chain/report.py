@@ -44,7 +44,9 @@ class Teller:
         """Make one record of a type; fields that no record has go to its `detail`."""
         if loud:
             said = (fields["tier"], fields["error_class"], fields["next"], redact(fields["message"]))
-            _log.warning("chain %s: tier %s failed (%s), next: %s: %s", self._chain, *said, extra=trace_ids(self._op))
+            silent = f"chain {self._chain}: tier {said[0]} failed ({said[1]}), next: {said[2]}"
+            extra = {"without_contents": silent, **trace_ids(self._op)}
+            _log.warning("chain %s: tier %s failed (%s), next: %s: %s", self._chain, *said, extra=extra)
         if not self.heard:
             return
         self._seq += 1

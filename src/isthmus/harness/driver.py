@@ -21,6 +21,7 @@ from isthmus.harness.state import RunState
 from isthmus.models.aside import Aside
 from isthmus.models.events import Text
 from isthmus.models.stream import Watchdog
+from isthmus.observability.scope import under
 
 
 async def drive(
@@ -92,7 +93,8 @@ async def _open(run: Run, kept: Kept | None, watch: Watchdog) -> None:
         await kept.begin(run)
         watch.task = asyncio.current_task()
     started(run.op, run.context)
-    await run.open(None if kept is None else kept.turn)
+    with under(run.op):
+        await run.open(None if kept is None else kept.turn)
 
 
 async def _leave(run: Run) -> None:
@@ -100,7 +102,8 @@ async def _leave(run: Run) -> None:
     if run.others is not None:
         await run.others.aclose()
     if run.crew is not None:
-        together(await run.crew.leave(), None)
+        with under(run.op):
+            together(await run.crew.leave(), None)
 
 
 async def _over(run: Run, kept: Kept | None, error: BaseException | None) -> None:
@@ -123,11 +126,12 @@ async def _over(run: Run, kept: Kept | None, error: BaseException | None) -> Non
 
 async def _part(run: Run, crew: Crew, error: BaseException | None) -> None:
     """Let those who attend the run go, whatever became of it."""
-    run.conclude()
+    run.tally()
     outcome = run.outcome
     failed = outcome is None or outcome.outcome == "failed" or outcome.reason == CutReason.ABORTED
     result = None if outcome is None or failed or error is not None else run.ended or run.end(outcome)
-    failures = [*await crew.leave(), *await crew.end(result, run.state)]
+    with under(run.op):
+        failures = [*await crew.leave(), *await crew.end(result, run.state)]
     together(failures, error or (outcome.error if outcome is not None and failed else None))
 
 
@@ -153,7 +157,7 @@ class Kept:
         """Commit what a run left that returns something; one that failed or was stopped leaves all as it was."""
         if run.outcome is None or run.outcome.outcome == "failed":
             return
-        run.conclude()
+        run.tally()
         if run.back is not None and (run.back.committed or run.back.apart):
             run.end(run.outcome, committed=run.back.committed)
             return

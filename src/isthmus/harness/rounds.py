@@ -17,7 +17,7 @@ from isthmus.harness.runlog import RunLog
 from isthmus.models.events import Call
 from isthmus.models.executor import Around, ToolExecutor, ToolResult
 from isthmus.models.tools import ToolExecutionContext
-from isthmus.observability.scope import Operation
+from isthmus.observability.scope import Operation, under
 
 
 class Worked(Protocol):
@@ -123,4 +123,5 @@ async def tell(run: Worked, call: Call, *, result: ToolResult) -> None:
         await run.log.result(result)
     answered(run.op, result)
     if run.crew is not None:
-        await run.crew.tool_ends(call, result)
+        with under(run.op):
+            await run.crew.tool_ends(call, result)

@@ -121,6 +121,7 @@ class Run:
     results: tuple[ToolResult, ...] = ()
     started: frozenset[str] = frozenset()
     closing: bool = False
+    tallied: bool = False
     concluded: bool = False
     active: Any = None
     before: int = 0
@@ -267,17 +268,23 @@ class Run:
         )
         return self.ended
 
-    def conclude(self) -> None:
-        """Enter the tries in the outcome, and tell the listeners; once."""
+    def tally(self) -> None:
+        """Enter the tries and what was spent in the outcome; once."""
         outcome = self.outcome
-        if outcome is None or self.concluded:
+        if outcome is None or self.tallied:
             return
-        self.concluded = True
+        self.tallied = True
         self.collect()
         spent = self.state.spent
-        self.outcome = outcome = replace(outcome, attempts=self.earlier, usage=spent.usage, usage_missing=spent.missing)
-        say_how_far(outcome, self.replies)
-        ended(self.op, self.context, outcome=outcome)
+        self.outcome = replace(outcome, attempts=self.earlier, usage=spent.usage, usage_missing=spent.missing)
+        say_how_far(self.outcome, self.replies)
+
+    def conclude(self) -> None:
+        """Tell the listeners that the run is over; once."""
+        self.tally()
+        if self.outcome is not None and not self.concluded:
+            self.concluded = True
+            ended(self.op, self.context, outcome=self.outcome)
 
     def collect(self) -> None:
         """Enter the tries that were made, and what those spent who have worked for the run."""
@@ -303,7 +310,8 @@ class Run:
             async for event in self.asides.collect(effect):
                 yield event
         elif self.crew is not None:
-            await self._attend(self.crew, effect)
+            with under(self.op):
+                await self._attend(self.crew, effect)
         for told in self.told():
             yield told
 

@@ -10,7 +10,7 @@ import atexit
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from isthmus.errors import MissingDependencyError
@@ -63,7 +63,7 @@ class _Running:
 
 
 _running: _Running | None = None
-_lock = Lock()
+_lock = RLock()
 
 
 def available() -> tuple[bool, str]:
@@ -103,25 +103,25 @@ def start(config: Telemetry | None = None) -> None:
     """
     global _running
     config = config or Telemetry()
-    if _running is not None and _running.config == config:
-        return
-    missing = _missing() if "otel" in config.sinks else None
-    if missing is not None:
-        raise _refusal(missing)
-    shutdown()
     with _lock:
+        if _running is not None and _running.config == config:
+            return
+        missing = _missing() if "otel" in config.sinks else None
+        if missing is not None:
+            raise _refusal(missing)
+        shutdown()
         running = _Running(config)
-        backends = []
+        backends: list[Any] = []
         if "otel" in config.sinks:
-            sink = import_module("isthmus.observability.otel").OtelSink(config, running.view)
-            scope.carry(sink)
-            backends.append(sink)
+            backends.append(import_module("isthmus.observability.otel").OtelSink(config, running.view))
+            scope.carry(backends[0])
         if "jsonl" in config.sinks:
             backends.append(import_module("isthmus.observability.jsonl").JsonLines(config.file, running.view))
-        running.sinks = backends
         running.removes = [hooks.add_sink(each) for each in backends]
+        running.sinks = list(backends)
         if "log" in config.sinks:
-            running.removes.append(import_module("isthmus.observability.log").start(config.log_level))
+            log = import_module("isthmus.observability.log")
+            running.sinks.append(log.Logged(config.log_level, contents=config.capture_content))
         scope.want_contents(int(config.capture_content))
         enrich.use(backends, running.view)
         _running = running

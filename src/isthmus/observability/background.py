@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,13 +28,25 @@ class Background:
         self._busy = self._over = False
         self.dropped = 0
         """How many were not handed on."""
+        self._begin()
+        if hasattr(os, "register_at_fork"):
+            again = weakref.WeakMethod(self._forked)
+            os.register_at_fork(after_in_child=lambda: (begin := again()) is not None and begin())
+
+    def _begin(self) -> None:
         self._thread = Thread(target=self._run, daemon=True, name="isthmus telemetry")
         self._thread.start()
+
+    def _forked(self) -> None:
+        """In a child process: its thread is the parent's, which also hands on what waited, and may hold the lock."""
+        self._waiting, self._change, self._busy = deque(), Condition(), False
+        if not self._over:
+            self._begin()
 
     def __call__(self, thing: Any) -> None:
         """Take one thing."""
         with self._change:
-            if len(self._waiting) >= _MOST_WAITING:
+            if self._over or len(self._waiting) >= _MOST_WAITING:
                 self.dropped += 1
                 return
             self._waiting.append(thing)

@@ -6,8 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from isthmus.secret import clean_url
 
 SINKS = ("otel", "jsonl", "log")
+LEVELS = ("info", "debug", "wire")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +38,9 @@ class Telemetry:
         meter_provider: the same for metrics.
 
     Raises:
-        ValueError: a sink that is not known, a ratio beyond 0 to 1, a limit below 0, or "jsonl" without a file.
+        ValueError: a sink or a level that is not known, a ratio beyond 0 to 1, a limit below 0, "jsonl" without a file
+            or into a folder that is not there, "wire" without `capture_content`, an endpoint that is no URL, or a
+            certificate that is not there.
     """
 
     sinks: tuple[str, ...] = ("otel",)
@@ -64,3 +70,17 @@ class Telemetry:
             raise ValueError(f"max_content_chars: must be 0 or more, not {self.max_content_chars!r}")
         if "jsonl" in self.sinks and self.file is None:
             raise ValueError("file: say where the sink 'jsonl' writes")
+        if self.log_level not in LEVELS:
+            raise ValueError(f"log_level: must be one of {', '.join(LEVELS)}, not {self.log_level!r}")
+        if "log" in self.sinks and self.log_level == "wire" and not self.capture_content:
+            raise ValueError("log_level: 'wire' writes what was said: set capture_content too, or use 'debug'")
+        if self.endpoint is not None and urlsplit(self.endpoint).scheme not in ("http", "https"):
+            raise ValueError(f"endpoint: must begin with http:// or https://, not {clean_url(self.endpoint)!r}")
+        for name in ("ca_bundle", "client_cert", "client_key"):
+            path = getattr(self, name)
+            if path is not None and not Path(path).is_file():
+                raise ValueError(f"{name}: there is no file {str(path)!r}")
+        if (self.client_cert is None) != (self.client_key is None) and self.client_key is not None:
+            raise ValueError("client_key: set client_cert too, whose key it is")
+        if "jsonl" in self.sinks and not Path(self.file or "").absolute().parent.is_dir():
+            raise ValueError(f"file: there is no folder {str(Path(self.file or '').absolute().parent)!r}: make it")

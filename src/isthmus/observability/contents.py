@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import isfinite
 from typing import Any
 
-from isthmus.secret import HIDDEN, names_secret, redact
+from isthmus.secret import HIDDEN, Secret, hidden, names_secret, redact, redact_members
 
 CONTENT = frozenset(
     {
@@ -38,7 +39,10 @@ MOST_CHARS = 4000
 _CUT = "…"
 
 
-_secret = lru_cache(1024)(names_secret)
+_SHORT = 128
+# What is looked at beyond a limit, so that a key that the limit cuts is still seen whole.
+_BEYOND = 1024
+_INT64 = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,37 +61,87 @@ class View:
     redact: Callable[[str, str], str | None] | None = None
 
     def text(self, name: str, text: str) -> str:
-        """A text without keys, cut to size."""
-        if _secret(name):
-            return HIDDEN
-        return cut(redact(text), self.limit if name in CONTENT else MOST_CHARS)
+        """A text without keys, cut to size, that can be encoded."""
+        if len(text) <= _SHORT <= self.limit:
+            return _short(name, text)
+        return _cleaned(name, text, self.limit if name in CONTENT else MOST_CHARS)
 
     def sent(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes as they leave: only those that may, without keys, and as the hook would have them."""
         out: dict[str, Any] = {}
+        hook, capture = self.redact, self.capture
         for name, value in attributes.items():
-            if name in CONTENT and not self.capture:
+            if name in CONTENT and not capture:
                 continue
-            if type(value) is str:
+            kind = type(value)
+            if kind is str:
                 # Words of our own need no look, unless somebody wants one.
-                if name not in OWN or self.redact is not None:
+                if name not in OWN or hook is not None:
                     value = self._hooked(name, self.text(name, value))
-            elif isinstance(value, list | tuple):
-                texts = [self._hooked(name, self.text(name, v)) if isinstance(v, str) else v for v in value]
-                value = [each for each in texts if each is not None]
+            elif kind is not bool and (kind is not int or value not in _INT64):
+                value = self._other(name, value)
             if value is not None:
-                out[name] = value
+                out[_encodable(name)] = value
         return out
+
+    def title(self, name: str) -> str:
+        """The name of a span as it leaves; its first word says what it is, and is nobody's."""
+        kept = self._hooked("name", self.text("name", name))
+        return name.partition(" ")[0] if kept is None else kept
+
+    def _other(self, name: str, value: Any) -> Any:
+        """A value that is no plain text: a number as it is, if it can be sent as one; a list; all else as its text."""
+        if value is None or (isinstance(value, float) and isfinite(value)):
+            return value
+        if isinstance(value, list | tuple):
+            return self._list(name, value)
+        if isinstance(value, Secret):
+            return HIDDEN
+        return self._hooked(name, self.text(name, str(hidden(value))))
+
+    def _list(self, name: str, values: Iterable[Any]) -> list[Any] | None:
+        """As many of the values as may be sent, all of one kind; what is hidden in it is left out."""
+        left = self.limit if name in CONTENT else MOST_CHARS
+        out: list[Any] = []
+        for value in values:
+            sent = self.sent({name: value}).get(name)
+            left -= len(sent) + 1 if isinstance(sent, str) else 8
+            if left < 0:
+                break
+            if sent is not None:
+                out.append(sent if isinstance(sent, str | bool | int | float) else str(sent))
+        return out if len({type(each) for each in out}) <= 1 else [str(each) for each in out]
 
     def _hooked(self, name: str, text: str) -> str | None:
         if self.redact is None:
             return text
         try:
             kept = self.redact(name, text)
-        except Exception:
-            # What could not be looked at does not leave.
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            # What could not be looked at does not leave; a cancellation that a hook makes up is not the run's.
             return None
-        return kept if isinstance(kept, str) else None
+        return _encodable(kept) if isinstance(kept, str) else None
+
+
+def _cleaned(name: str, text: str, limit: int) -> str:
+    if names_secret(name):
+        return HIDDEN
+    looked = redact_members(text[: limit + _BEYOND]) if name in CONTENT else redact(text[: limit + _BEYOND])
+    whole = len(text) <= limit + _BEYOND
+    return cut(_encodable(looked), limit) if whole else cut(_encodable(looked) + _CUT, limit)
+
+
+@lru_cache(4096)
+def _short(name: str, text: str) -> str:
+    """The same for a short text: names and models come again and again."""
+    return _cleaned(name, text, _SHORT)
+
+
+def _encodable(text: str) -> str:
+    """The text, halves of characters put together or taken out: one of them would lose a whole export."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def cut(text: str, limit: int) -> str:
@@ -121,12 +175,13 @@ def replied(reply: Any, view: View) -> dict[str, Any]:
 
 
 def _call(call: Any) -> dict[str, Any]:
-    return {"type": "tool_call", "id": call.call_id, "name": call.tool, "arguments": call.input or call.arguments}
+    given = redact_members(call.arguments or "") if call.input is None else hidden(call.input)
+    return {"type": "tool_call", "id": call.call_id, "name": call.tool, "arguments": given}
 
 
 def called(call: Any, view: View) -> dict[str, Any]:
     """The arguments of a tool."""
-    given = call.arguments if call.input is None else json.dumps(call.input, ensure_ascii=False, default=str)
+    given = call.arguments if call.input is None else json.dumps(hidden(call.input), ensure_ascii=False, default=str)
     return {"gen_ai.tool.call.arguments": given or ""}
 
 
@@ -160,7 +215,9 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     for call in message.get("tool_calls") or ():
         made = call.get("function") if isinstance(call, Mapping) else None
         if isinstance(made, Mapping):
-            named = {"name": made.get("name"), "arguments": made.get("arguments")}
+            given = made.get("arguments")
+            given = redact_members(given) if isinstance(given, str) else hidden(given)
+            named = {"name": made.get("name"), "arguments": given}
             parts.append({"type": "tool_call", "id": call.get("id"), **named})
     return {"role": role, "parts": parts}
 
@@ -168,12 +225,14 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 def _parts(content: Any) -> list[dict[str, Any]]:
     """The parts of a content; what is no text is named only."""
     if isinstance(content, str):
-        return [{"type": "text", "content": content}]
+        return [{"type": "text", "content": redact_members(content)}]
     parts: list[dict[str, Any]] = []
     for part in content if isinstance(content, list | tuple) else ():
         kind = part.get("type") if isinstance(part, Mapping) else None
         text = part.get("text") if isinstance(part, Mapping) else None
-        parts.append({"type": "text", "content": text} if isinstance(text, str) else {"type": str(kind)})
+        parts.append(
+            {"type": "text", "content": redact_members(text)} if isinstance(text, str) else {"type": str(kind)}
+        )
     return parts
 
 

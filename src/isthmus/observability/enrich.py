@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Protocol
 
 from isthmus.observability import contents
 from isthmus.observability.contents import View
-from isthmus.observability.scope import carrier
-
-_PLAIN = (str, bool, int, float)
+from isthmus.observability.scope import Captured, again, capture, carrier
 
 
 class Backend(Protocol):
@@ -45,22 +43,13 @@ def set_attributes(**attributes: Any) -> None:
 
 def _set(attributes: Mapping[str, Any]) -> None:
     try:
-        sent = _view.sent({name: _value(value) for name, value in attributes.items()})
+        sent = _view.sent(attributes)
     except Exception:
         # A value that cannot say what it is.
         return
     for backend in _backends:
         with suppress(Exception):
             backend.enrich(sent)
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, _PLAIN) or value is None:
-        return value
-    if isinstance(value, list | tuple):
-        kinds = {type(each) for each in value}
-        return list(value) if len(kinds) <= 1 and kinds <= {*_PLAIN} else [str(each) for each in value]
-    return str(value)
 
 
 def add_completion(text: str) -> None:
@@ -131,7 +120,7 @@ def record_exception(span: Any, error: BaseException) -> None:
 
 def capture_context() -> Any:
     """What is current here, to be made current elsewhere with `reattach`; None where telemetry is off."""
-    return carrier().capture()
+    return capture() if _backends else None
 
 
 def reattach(context: Any) -> AbstractContextManager[None]:
@@ -140,14 +129,4 @@ def reattach(context: Any) -> AbstractContextManager[None]:
     Args:
         context: from `capture_context`.
     """
-    attach = getattr(carrier(), "reattach", None)
-    return nullcontext() if attach is None or context is None else _reattached(attach, context)
-
-
-@contextmanager
-def _reattached(attach: Any, context: Any) -> Any:
-    token = attach(context)
-    try:
-        yield
-    finally:
-        carrier().detach(token)
+    return again(context) if isinstance(context, Captured) else nullcontext()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -31,7 +31,10 @@ Attributes = dict[str, Any]
 
 
 class Begun(NamedTuple):
-    """What is known when an operation begins: which kind it is, what its span is called, and its attributes."""
+    """What is known when an operation begins: which kind it is, what its span is called, and its attributes.
+
+    What is None is not known; it is left out of what is sent.
+    """
 
     kind: str
     name: str
@@ -68,31 +71,35 @@ def over(record: Record, view: View) -> Over | None:
     return None if read is None else read(record, view)
 
 
+def _contents(read: Callable[..., Attributes], *given: Any) -> Attributes:
+    """What was said; nothing where it cannot be written down, for the rest of the span is worth having."""
+    try:
+        return read(*given)
+    except Exception:
+        return {}
+
+
 def happened(record: Record) -> tuple[str, Attributes] | None:
     """What a record says of something on the way of a chain's call; None for all else."""
     if type(record) is not ChainEvent or record.type not in _ON_THE_WAY:
         return None
     named = {f"isthmus.{name}": getattr(record, name) for name in ("tier", "origin", "seconds", "reason", "source")}
-    return f"isthmus.{record.type}", _known(named)
-
-
-def _known(attributes: Mapping[str, Any]) -> Attributes:
-    return {name: value for name, value in attributes.items() if value is not None and value != ""}
+    return f"isthmus.{record.type}", named
 
 
 def _turn_began(record: TurnStarted, view: View) -> Begun:
     attributes = {
         "gen_ai.operation.name": "invoke_agent",
-        "gen_ai.agent.name": record.agent,
-        "gen_ai.conversation.id": record.run_id,
+        "gen_ai.agent.name": record.agent or None,
+        "gen_ai.conversation.id": record.run_id or None,
     }
-    return Begun("agent", f"invoke_agent {record.agent}".strip(), _known(attributes))
+    return Begun("agent", f"invoke_agent {record.agent}".strip(), attributes)
 
 
 def _turn_over(record: TurnEnded, view: View) -> Over:
     usage = record.usage
     attributes = {
-        "gen_ai.conversation.id": record.run_id,
+        "gen_ai.conversation.id": record.run_id or None,
         "isthmus.outcome": record.outcome,
         "isthmus.reason": record.reason,
         "isthmus.steps": record.steps,
@@ -102,14 +109,14 @@ def _turn_over(record: TurnEnded, view: View) -> Over:
         "isthmus.output_tokens": None if usage is None else usage.output_tokens,
     }
     failed = record.outcome == "failed"
-    return Over(_known(attributes), record.error_class if failed else None, _words(record.op, view) if failed else None)
+    return Over(attributes, record.error_class if failed else None, _words(record.op, view) if failed else None)
 
 
 def _words(op: Any, view: View) -> str | None:
     """What a failure says, if contents may leave."""
     if not view.capture or op is None or op.error is None:
         return None
-    return view.text("exception.message", str(op.error))
+    return _contents(lambda: {"": view.text("exception.message", str(op.error))}).get("")
 
 
 def _chain_began(record: ChainEvent, view: View) -> Begun:
@@ -118,7 +125,7 @@ def _chain_began(record: ChainEvent, view: View) -> Begun:
         "isthmus.step": record.step,
         "gen_ai.conversation.id": record.op.conversation if record.op is not None else None,
     }
-    return Begun("chain", f"chain {record.chain}", _known(attributes))
+    return Begun("chain", f"chain {record.chain}", attributes)
 
 
 def _chain_over(record: ChainEvent, view: View) -> Over:
@@ -131,14 +138,14 @@ def _chain_over(record: ChainEvent, view: View) -> Over:
         "isthmus.finish": record.finish,
     }
     if outcome in ("ok", "closed") and record.finish != "error-post":
-        return Over(_known(attributes))
+        return Over(attributes)
     error = record.error_class or record.reason or ("exhausted" if outcome == "exhausted" else "stream-error")
-    return Over(_known(attributes), error)
+    return Over(attributes, error)
 
 
 def _attempt_began(record: ChainEvent, view: View) -> Begun:
     attributes = {"isthmus.chain": record.chain, "isthmus.tier": record.tier, "isthmus.attempt": record.attempt}
-    return Begun("attempt", f"attempt {record.tier}", _known(attributes))
+    return Begun("attempt", f"attempt {record.tier}", attributes)
 
 
 def _attempt_over(record: ChainEvent, view: View) -> Over:
@@ -151,15 +158,15 @@ def _attempt_over(record: ChainEvent, view: View) -> Over:
         "http.response.status_code": record.status,
     }
     message = None if record.message is None or not view.capture else view.text("exception.message", record.message)
-    return Over(_known(attributes), record.error_class, message)
+    return Over(attributes, record.error_class, message)
 
 
 def _model_began(record: ModelStarted, view: View) -> Begun:
     ctx = record.op.said
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": provider_name(record.provider),
-        "gen_ai.request.model": record.model,
+        "gen_ai.provider.name": provider_name(record.provider) or None,
+        "gen_ai.request.model": record.model or None,
         "gen_ai.request.max_tokens": record.max_tokens,
         "gen_ai.request.temperature": ctx.temperature,
         "gen_ai.request.top_p": ctx.top_p,
@@ -173,10 +180,11 @@ def _model_began(record: ModelStarted, view: View) -> Begun:
     if record.address:
         attributes.update(_server(record.address))
     if view.capture:
-        attributes.update(contents.asked(ctx, view))
-    return Begun("model", f"chat {record.model}".strip(), _known(attributes))
+        attributes.update(_contents(contents.asked, ctx, view))
+    return Begun("model", f"chat {record.model}".strip(), attributes)
 
 
+@lru_cache(256)
 def _server(address: str) -> Attributes:
     try:
         parts = urlsplit(address)
@@ -204,27 +212,25 @@ def _model_over(record: ModelEnded, view: View) -> Over:
         attributes["gen_ai.usage.cache_creation.input_tokens"] = usage.cache_write_tokens
         attributes["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning_tokens
     if view.capture and record.op.answer is not None:
-        attributes.update(contents.replied(record.op.answer, view))
-    return Over(_known(attributes), record.error_class, _words(record.op, view))
+        attributes.update(_contents(contents.replied, record.op.answer, view))
+    return Over(attributes, record.error_class, _words(record.op, view))
 
 
 def _tool_began(record: ToolStarted, view: View) -> Begun:
     attributes = _tool(record.tool, record.call_id, record.op)
     if view.capture:
-        attributes.update(contents.called(record.op.said, view))
+        attributes.update(_contents(contents.called, record.op.said, view))
     return Begun("tool", f"execute_tool {record.tool}", attributes)
 
 
 def _tool(tool: str, call_id: str, op: Any) -> Attributes:
-    return _known(
-        {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": tool,
-            "gen_ai.tool.call.id": call_id,
-            "gen_ai.tool.type": "function",
-            "gen_ai.conversation.id": None if op is None else op.conversation,
-        }
-    )
+    return {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": tool or None,
+        "gen_ai.tool.call.id": call_id or None,
+        "gen_ai.tool.type": "function",
+        "gen_ai.conversation.id": None if op is None else op.conversation,
+    }
 
 
 def tool_unrun(record: ToolEnded, view: View) -> Begun:
@@ -237,7 +243,7 @@ def tool_unrun(record: ToolEnded, view: View) -> Begun:
 def _tool_over(record: ToolEnded, view: View) -> Over:
     attributes: Attributes = {"isthmus.outcome": record.outcome}
     if view.capture and record.op is not None and record.op.answer is not None:
-        attributes.update(contents.returned(record.op.answer, view))
+        attributes.update(_contents(contents.returned, record.op.answer, view))
     return Over(attributes, None if record.outcome in _FINE else record.outcome)
 
 

@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from isthmus.errors import TierError
 from isthmus.observability.scope import Operation
 
 
@@ -289,9 +290,8 @@ def listening() -> bool:
 
 def error_type(error: BaseException) -> str:
     """The class of a failure: that of the library's own tree, else the exception's; "timeout" for a wait too long."""
-    known = getattr(error, "error_class", None)
-    if known is not None:
-        return str(known)
+    if isinstance(error, TierError):
+        return str(error.error_class)
     return "timeout" if isinstance(error, TimeoutError) else type(error).__qualname__
 
 

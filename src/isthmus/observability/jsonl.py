@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from os import getpid
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic, time
@@ -15,6 +16,29 @@ from isthmus.observability.contents import View
 from isthmus.observability.facts import Begun, begun, happened, over, tool_unrun
 from isthmus.observability.hooks import Record, ToolEnded, TurnEnded
 from isthmus.observability.scope import Operation, current
+
+
+class _Line:
+    """A line that waits for the end of its span, and is written at the latest when nobody holds that any more."""
+
+    __slots__ = ("_later", "_since", "line")
+
+    def __init__(self, line: dict[str, Any], later: Callable[[Any], None]) -> None:
+        self.line = line
+        self._later = later
+        self._since = monotonic()
+
+    def end(self, error: str | None, attributes: Mapping[str, Any]) -> None:
+        line, self.line = self.line, {}
+        line["seconds"] = round(monotonic() - self._since, 6)
+        line["error"] = error
+        # What the adapter has said itself stands.
+        line["attributes"] = {**attributes, **line["attributes"]}
+        self._later(line)
+
+    def __del__(self) -> None:
+        if self.line:
+            self.end(None, {"isthmus.outcome": "abandoned"})
 
 
 class JsonLines:
@@ -32,7 +56,6 @@ class JsonLines:
         self._path = Path(path)
         self._view = view
         self._later = Background(self._write)
-        # Numbers are unique in a process only, and files are appended to.
         self._process = token_hex(4)
 
     def __call__(self, record: Record) -> None:
@@ -48,37 +71,33 @@ class JsonLines:
         if opened is not None:
             self._begin(op, opened)
         elif closed is not None and self in op.held:
-            line, since = op.held.pop(self)
-            line["seconds"] = round(monotonic() - since, 6)
-            line["error"] = closed.error
-            # What the adapter has said itself stands.
-            line["attributes"] = {**self._view.sent(closed.attributes), **line["attributes"]}
-            if closed.message is not None:
-                line["attributes"].update(self._view.sent({"exception.message": closed.message}))
-            self._later(line)
+            told_at_end = {**closed.attributes, "error.type": closed.error, "exception.message": closed.message}
+            attributes = self._view.sent(told_at_end)
+            op.held.pop(self).end(attributes.pop("error.type", None), attributes)
         elif told is not None and self in op.held:
-            op.held[self][0]["events"].append({"name": told[0], **self._view.sent(told[1])})
+            op.held[self].line["events"].append({"name": told[0], **self._view.sent(told[1])})
 
     def _begin(self, op: Operation, opened: Begun) -> None:
         line = {
-            "trace": f"{self._process}-{op.root.id}",
+            # Numbers are unique in a process only, files are appended to, and a child of it goes on with them.
+            "trace": f"{self._process}{getpid():x}-{op.root.id}",
             "span": op.id,
             "parent": None if op.parent is None else op.parent.id,
             "kind": opened.kind,
-            "name": opened.name,
+            "name": self._view.title(opened.name),
             "start": datetime.fromtimestamp(time(), UTC).isoformat(),
             "seconds": 0.0,
             "error": None,
             "attributes": self._view.sent(opened.attributes),
             "events": [],
         }
-        op.held[self] = (line, monotonic())
+        op.held[self] = _Line(line, self._later)
 
     def enrich(self, attributes: Mapping[str, Any]) -> None:
         """Set attributes of the current span."""
         op = current()
         if op is not None and self in op.held:
-            op.held[self][0]["attributes"].update(attributes)
+            op.held[self].line["attributes"].update(attributes)
 
     def _write(self, line: Mapping[str, Any]) -> None:
         text = json.dumps(line, ensure_ascii=False, default=str) + "\n"

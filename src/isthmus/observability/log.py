@@ -11,9 +11,11 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any
 
 from isthmus.observability.background import Background
+from isthmus.observability.config import LEVELS
 from isthmus.observability.hooks import (
     ChainEvent,
     ChainEventType,
@@ -27,24 +29,16 @@ from isthmus.observability.hooks import (
     add_sink,
 )
 from isthmus.observability.scope import trace_ids
-from isthmus.secret import HIDDEN, clean_url, names_secret, redact
+from isthmus.secret import HIDDEN, clean_url, names_secret, redact, redact_members
 
 VARIABLE = "ISTHMUS_LOG"
-LEVELS = ("info", "debug", "wire")
 
-_SECRET_MEMBER = re.compile(
-    r'(?i)("(?:[a-z0-9]+[-_])*(?:api_?key|key|token|secret|password|authorization)"\s*:\s*")(?:[^"\\]|\\.)*"'
-)
 # What may be the beginning of a key: it waits for the next chunk, so that a key cut in two is still seen whole.
 _UNFINISHED = re.compile(r'(?i)(?:bearer\s+|"[-\w]+"\s*:\s*")?[\w\-*.~+/=\\]*$')
 _MOST_HELD = 4096
 # How many seconds to wait, at the end, for lines to be written.
 _PATIENCE = 2.0
 _ENDS = (ChainEventType.ATTEMPT_FINISHED, ChainEventType.ATTEMPT_FAILED, ChainEventType.ATTEMPT_CANCELLED)
-
-
-def _clean(text: str) -> str:
-    return redact(_SECRET_MEMBER.sub(rf'\1{HIDDEN}"', text))
 
 
 def _clean_headers(headers: Mapping[str, str]) -> dict[str, str]:
@@ -56,10 +50,12 @@ class LogSink:
 
     Args:
         wire: whether to write bodies and chunks too.
+        contents: whether to write what may repeat what was said: messages of errors, and names that a model made up.
     """
 
-    def __init__(self, wire: bool = False) -> None:
+    def __init__(self, wire: bool = False, *, contents: bool = True) -> None:
         self.wire = wire
+        self._contents = contents
         self._held: dict[str, str] = {}
         self._writers: Mapping[type, Callable[[Any], None]] = {
             TurnEnded: self._turn,
@@ -86,11 +82,16 @@ class LogSink:
     def _chain(self, record: ChainEvent) -> None:
         if record.type in _ENDS:
             self._flush()
-        fields = " ".join(f"{name}={_clean(str(value))}" for name, value in record.fields.items())
+        said = record.fields
+        if not self._contents:
+            silent = {"message", *(name for name, value in record.detail.items() if not isinstance(value, int | float))}
+            said = {name: value for name, value in said.items() if name not in silent}
+        fields = " ".join(f"{name}={redact_members(str(value))}" for name, value in said.items())
         _chain.info("%s: %s %s", record.chain, record.type, fields, extra=trace_ids(record.op))
 
     def _tool(self, record: ToolEnded) -> None:
-        said = (record.tool, record.call_id, record.outcome, record.seconds)
+        known = self._contents or record.outcome != "unknown-tool"
+        said = (record.tool if known else "", record.call_id, record.outcome, record.seconds)
         _tool.debug("%s %s: %s after %.3f s", *said, extra=trace_ids(record.op))
 
     def _model(self, record: ModelEnded) -> None:
@@ -100,7 +101,10 @@ class LogSink:
     def _sent(self, record: WireSent) -> None:
         self._flush()
         if self.wire:
-            headers, body = _clean_headers(record.headers), _clean(record.body.decode("utf-8", "backslashreplace"))
+            headers, body = (
+                _clean_headers(record.headers),
+                redact_members(record.body.decode("utf-8", "backslashreplace")),
+            )
             _wire.debug("> %s %s %r %r", record.method, clean_url(record.url), headers, body)
 
     def _received(self, record: WireReceived) -> None:
@@ -116,12 +120,12 @@ class LogSink:
         if text[cut:]:
             self._held[record.url] = text[cut:]
         if text[:cut]:
-            _wire.debug("< %s %r", clean_url(record.url), _clean(text[:cut]))
+            _wire.debug("< %s %r", clean_url(record.url), redact_members(text[:cut]))
 
     def _flush(self) -> None:
         held, self._held = self._held, {}
         for url, text in held.items():
-            _wire.debug("< %s %r", clean_url(url), _clean(text))
+            _wire.debug("< %s %r", clean_url(url), redact_members(text))
 
 
 _turn = logging.getLogger("isthmus.turn")
@@ -150,8 +154,9 @@ class _Line(logging.Formatter):
 class _Later(logging.Handler):
     """Writes to stderr in a thread of its own: a terminal that blocks holds up nobody."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, contents: bool) -> None:
         super().__init__()
+        self._contents = contents
         stream = logging.StreamHandler()
         stream.setFormatter(_Line("%(asctime)s %(name)s %(levelname)s %(message)s"))
         self.addFilter(TraceIds())
@@ -159,12 +164,49 @@ class _Later(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         # What it was asked to say may change before it is written.
-        record.msg, record.args = record.getMessage(), None
-        self.later(record)
+        shown = copy(record)
+        shown.msg, shown.args = record.getMessage(), None
+        if not self._contents:
+            shown.msg, shown.exc_info = getattr(record, "without_contents", shown.msg), None
+        self.later(shown)
+
+
+class Logged:
+    """Writes records to stderr from now on, until it is shut down.
+
+    Args:
+        level: "info", "debug" or "wire".
+        contents: whether to write what may repeat what was said.
+
+    Raises:
+        ValueError: another level.
+    """
+
+    def __init__(self, level: str, *, contents: bool = True) -> None:
+        if level not in LEVELS:
+            raise ValueError(f"{VARIABLE} must be one of {', '.join(LEVELS)}, not {level!r}")
+        root = logging.getLogger("isthmus")
+        self._handler = _Later(contents=contents)
+        self._before = root.level
+        root.addHandler(self._handler)
+        root.setLevel(logging.INFO if level == "info" else logging.DEBUG)
+        self._remove = add_sink(LogSink(wire=level == "wire", contents=contents))
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all lines are written; whether they were in time."""
+        return self._handler.later.flush(timeout)
+
+    def shutdown(self, timeout: float) -> None:
+        """Write what waits and end."""
+        root = logging.getLogger("isthmus")
+        self._remove()
+        root.removeHandler(self._handler)
+        root.setLevel(self._before)
+        self._handler.later.shutdown(timeout)
 
 
 def start(level: str) -> Callable[[], None]:
-    """Write records to stderr from now on; call what is returned to stop.
+    """Write records to stderr from now on, contents and all; call what is returned to stop.
 
     Args:
         level: "info", "debug" or "wire".
@@ -172,20 +214,10 @@ def start(level: str) -> Callable[[], None]:
     Raises:
         ValueError: another level.
     """
-    if level not in LEVELS:
-        raise ValueError(f"{VARIABLE} must be one of {', '.join(LEVELS)}, not {level!r}")
-    root = logging.getLogger("isthmus")
-    handler = _Later()
-    before = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.INFO if level == "info" else logging.DEBUG)
-    remove = add_sink(LogSink(wire=level == "wire"))
+    logged = Logged(level)
 
     def stop() -> None:
-        remove()
-        root.removeHandler(handler)
-        root.setLevel(before)
-        handler.later.shutdown(_PATIENCE)
+        logged.shutdown(_PATIENCE)
         atexit.unregister(stop)
 
     atexit.register(stop)

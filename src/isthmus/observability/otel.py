@@ -7,9 +7,8 @@ of an application and of its libraries nest with these. Exports happen in thread
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from threading import Thread
 from time import time_ns
 from typing import Any
 
@@ -25,6 +24,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Span, SpanKind, StatusCode
 
+from isthmus.observability.background import Background
 from isthmus.observability.config import Telemetry
 from isthmus.observability.contents import View
 from isthmus.observability.facts import Begun, Over, begun, happened, over, tool_unrun
@@ -37,8 +37,11 @@ _SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 2
 _TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864]
 _MEASURED = (
     *("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "gen_ai.agent.name"),
-    *("gen_ai.tool.name", "server.address", "server.port"),
+    *("gen_ai.tool.name", "server.address", "server.port", "gen_ai.response.model"),
 )
+_TRIED = ("isthmus.chain", "isthmus.tier", "error.type")
+_CUT = ("gen_ai.agent.name", "isthmus.reason")
+_COUNTED = (("input", "gen_ai.usage.input_tokens"), ("output", "gen_ai.usage.output_tokens"))
 _KINDS = {"model": SpanKind.CLIENT}
 
 
@@ -78,6 +81,8 @@ class OtelSink:
     def __init__(self, config: Telemetry, view: View) -> None:
         self._view = view
         self._own: list[Any] = []
+        # It is there from the beginning: a process that ends can begin no thread.
+        self._waiting = Background(lambda work: work())
         tracers, meters = config.tracer_provider, config.meter_provider
         if tracers is None:
             tracers = _tracers(config)
@@ -85,6 +90,7 @@ class OtelSink:
         if meters is None:
             meters = _meters(config)
             self._own.append(meters)
+        self._all = (tracers, meters)
         self._tracer = tracers.get_tracer("isthmus", __version__)
         meter = meters.get_meter("isthmus", __version__)
         made = meter.create_histogram
@@ -121,11 +127,7 @@ class OtelSink:
         if opened is not None:
             self._begin(op, opened)
             return
-        try:
-            closed = over(record, self._view)
-        except Exception:
-            # What it said cannot be read; it is over all the same.
-            closed = Over({})
+        closed = over(record, self._view)
         if closed is not None:
             if type(record) is TurnEnded and self not in op.held:
                 # It was stopped before it began.
@@ -137,14 +139,14 @@ class OtelSink:
         if told is not None and held is not None:
             held.span.add_event(told[0], self._view.sent(told[1]))
             if isinstance(record, ChainEvent) and record.type == ChainEventType.TIER_FALLBACK:
-                self._fallbacks.add(1, _some({"isthmus.chain": record.chain, "isthmus.tier": record.origin}))
+                self._fallbacks.add(1, self._view.sent({"isthmus.chain": record.chain, "isthmus.tier": record.origin}))
 
     def _begin(self, op: Operation, opened: Begun) -> None:
         attributes = self._view.sent(opened.attributes)
         above = op.origin if op.origin is not None else self._above(op)
         kind = _KINDS.get(opened.kind, SpanKind.INTERNAL)
         now = time_ns()
-        span = self._tracer.start_span(opened.name, above, kind, attributes, start_time=now)
+        span = self._tracer.start_span(self._view.title(opened.name), above, kind, attributes, start_time=now)
         op.held[self] = _Held(span, trace.set_span_in_context(span, above), attributes, started=now)
 
     def _above(self, op: Operation) -> contexts.Context | None:
@@ -159,40 +161,43 @@ class OtelSink:
         held = op.held.get(self)
         if held is None or held.over:
             return
-        attributes = self._view.sent(closed.attributes)
+        attributes = closed.attributes
         if closed.error is not None:
-            attributes["error.type"] = closed.error
-        self._measure(record, {**held.attributes, **attributes}, held)
+            attributes = {**attributes, "error.type": closed.error}
+        attributes = self._view.sent(attributes)
+        seconds = getattr(record, "seconds", None)
+        ended = time_ns() if seconds is None else held.started + int(seconds * 1e9)
+        self._measure(record, held.attributes, attributes, seconds=(ended - held.started) / 1e9)
         span = held.span
         if span.is_recording():
-            # What the adapter has said itself stands.
-            said = (span.attributes or {}) if isinstance(span, ReadableSpan) else {}
-            span.set_attributes({name: value for name, value in attributes.items() if name not in said})
+            if isinstance(span, ReadableSpan) and span.attributes and len(span.attributes) > len(held.attributes):
+                # What the adapter has said itself stands.
+                said = set(span.attributes)
+                attributes = {name: value for name, value in attributes.items() if name not in said}
+            span.set_attributes(attributes)
             if closed.error is not None:
-                message = self._view.sent({"exception.message": closed.message or ""})
-                span.set_status(StatusCode.ERROR, message.get("exception.message") or closed.error)
-        seconds = getattr(record, "seconds", None)
-        held.end(None if seconds is None else held.started + int(seconds * 1e9))
+                message = self._view.sent({"exception.message": closed.message or None})
+                span.set_status(StatusCode.ERROR, message.get("exception.message") or attributes.get("error.type"))
+        held.end(ended)
 
-    def _measure(self, record: Record, said: Mapping[str, Any], held: _Held) -> None:
-        if isinstance(record, ChainEvent):
+    def _measure(
+        self, record: Record, begun_with: Mapping[str, Any], ended_with: Mapping[str, Any], *, seconds: float
+    ) -> None:
+        if type(record) is ChainEvent:
             if record.type in _ATTEMPTED:
-                self._attempts.add(
-                    1, _some({name: said.get(name) for name in ("isthmus.chain", "isthmus.tier", "error.type")})
-                )
+                self._attempts.add(1, _of(_TRIED, begun_with, ended_with))
             return
-        common = {name: said[name] for name in (*_MEASURED, "error.type", "gen_ai.response.model") if name in said}
-        seconds = getattr(record, "seconds", None)
-        self._duration.record((time_ns() - held.started) / 1e9 if seconds is None else seconds, common)
+        common = _of(_MEASURED, begun_with, ended_with)
+        error = ended_with.get("error.type")
+        self._duration.record(seconds, common if error is None else {**common, "error.type": error})
         if type(record) is TurnEnded and record.outcome == "cut":
-            self._cuts.add(1, _some({"gen_ai.agent.name": record.agent, "isthmus.reason": record.reason}))
+            self._cuts.add(1, _of(_CUT, begun_with, ended_with))
         if type(record) is not ModelEnded:
             return
-        common.pop("error.type", None)
         if record.first is not None:
             self._first.record(record.first, common)
-        for kind in ("input", "output"):
-            count = said.get(f"gen_ai.usage.{kind}_tokens")
+        for kind, name in _COUNTED:
+            count = ended_with.get(name)
             if count is not None:
                 self._tokens.record(count, {**common, "gen_ai.token.type": kind})
 
@@ -228,7 +233,9 @@ class OtelSink:
 
     def enrich(self, attributes: Mapping[str, Any]) -> None:
         """Set attributes of the current span."""
-        trace.get_current_span().set_attributes(attributes)
+        span = trace.get_current_span()
+        if span.is_recording():
+            span.set_attributes(attributes)
 
     def failed(self, span: Any, error: BaseException) -> None:
         """Mark a span as failed: by the class of the failure, and by its words if contents may leave."""
@@ -244,7 +251,8 @@ class OtelSink:
         def flushed(provider: Any) -> bool:
             return bool(provider.force_flush(int(timeout * 1000)))
 
-        return _within(timeout, lambda: all(map(flushed, self._own)))
+        providers = [each for each in self._all if hasattr(each, "force_flush")]
+        return self._aside(timeout, lambda: min(map(flushed, providers), default=True))
 
     def shutdown(self, timeout: float) -> None:
         """Send what waits and end; what cannot be sent in time is given up."""
@@ -254,21 +262,14 @@ class OtelSink:
             for each in own:
                 each.shutdown()
 
-        _within(timeout, end)
+        self._aside(timeout, end)
+        self._waiting.shutdown(0.0)
 
-
-def _within(timeout: float, work: Any) -> bool:
-    """Whether some work that may block was done well, and in time."""
-    done: list[bool] = []
-
-    def run() -> None:
-        with suppress(Exception):
-            done.append(bool(work()))
-
-    thread = Thread(target=run, daemon=True, name="isthmus telemetry")
-    thread.start()
-    thread.join(timeout)
-    return bool(done and done[0])
+    def _aside(self, timeout: float, work: Callable[[], Any]) -> bool:
+        """Whether some work that may block was done well, and in time."""
+        done: list[bool] = []
+        self._waiting(lambda: done.append(bool(work())))
+        return self._waiting.flush(timeout) and done == [True]
 
 
 _ATTEMPTED = frozenset(
@@ -276,8 +277,9 @@ _ATTEMPTED = frozenset(
 )
 
 
-def _some(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in attributes.items() if value is not None}
+def _of(names: Sequence[str], *known: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the attributes that have one of these names."""
+    return {name: each[name] for each in known for name in names if name in each}
 
 
 def _resource(config: Telemetry) -> Resource:

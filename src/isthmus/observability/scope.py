@@ -6,10 +6,12 @@ about: each step of a stranger's stream is taken between `enter` and `leave`, so
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from itertools import count
 from types import TracebackType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 _numbers = count(1)
 _current: ContextVar[Operation | None] = ContextVar("isthmus_operation", default=None)
@@ -20,6 +22,10 @@ class Carrier(Protocol):
 
     def capture(self) -> Any:
         """What is current there now."""
+        ...
+
+    def reattach(self, captured: Any) -> Any:
+        """Make current there what was captured; gives what `detach` takes."""
         ...
 
     def attach(self, op: Operation) -> Any:
@@ -37,6 +43,9 @@ class Carrier(Protocol):
 
 class _Nobody:
     def capture(self) -> Any:
+        return None
+
+    def reattach(self, captured: Any) -> Any:
         return None
 
     def attach(self, op: Operation) -> Any:
@@ -135,8 +144,12 @@ class Operation:
     def leave(entered: Entered) -> None:
         """Make current again what was before."""
         token, carrier, carried = entered
+        try:
+            _current.reset(token)
+        except ValueError:
+            # Its task was dropped while it waited, and this is another's context: nothing of it is current here.
+            return
         carrier.detach(carried)
-        _current.reset(token)
 
 
 class under:  # noqa: N801
@@ -157,6 +170,30 @@ class under:  # noqa: N801
     ) -> None:
         if self._entered is not None:
             Operation.leave(self._entered)
+
+
+class Captured(NamedTuple):
+    """What was current somewhere: what was under way, and what a carrier knew of it."""
+
+    op: Operation | None
+    carrier: Carrier
+    carried: Any
+
+
+def capture() -> Captured:
+    """What is current here, for elsewhere."""
+    return Captured(_current.get(), _carrier, _carrier.capture())
+
+
+@contextmanager
+def again(captured: Captured) -> Iterator[None]:
+    """A block in which what was captured is current."""
+    op, carrier, carried = captured
+    entered = _current.set(op), carrier, carrier.reattach(carried)
+    try:
+        yield
+    finally:
+        Operation.leave(entered)
 
 
 def current() -> Operation | None:

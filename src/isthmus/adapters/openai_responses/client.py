@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 from isthmus.adapters.bodies import too_large
 from isthmus.adapters.drive import no_json_form
 from isthmus.adapters.model_face import closed_on, judged, repair_of, response_step, unless_cancelled
+from isthmus.adapters.observed import asked, observed_face
 from isthmus.adapters.openai_responses.codec import ResponsesCodec
 from isthmus.adapters.openai_responses.encode import request_body
 from isthmus.adapters.openai_responses.live import LiveRun
@@ -163,9 +164,12 @@ class ResponsesClient(Model[ModelResponse]):
         ctx, sdk = self._context(messages, {**(extra_call_args or {}), **kwargs}, schema=schema, tools=tools)
         last: list[ModelResponse] = []
 
-        async def ask(asked: GenerateContext) -> StepResult:
-            last[:] = [await self._unrefused(asked, sdk)]
+        async def answered(wanted: GenerateContext) -> StepResult:
+            last[:] = [await self._unrefused(wanted, sdk)]
             return from_response(last[0])
+
+        async def ask(wanted: GenerateContext) -> StepResult:
+            return await asked(answered(wanted), self, ctx=wanted)
 
         repair = repair_of(self, ctx, messages=messages)
         step = await unless_cancelled(response_step(ask, ctx, repair=repair), cancellation_token)
@@ -195,10 +199,10 @@ class ResponsesClient(Model[ModelResponse]):
             ctx, sdk = self._context(messages, {**(extra_call_args or {}), **kwargs}, schema=schema, tools=tools)
             repair = repair_of(self, ctx, messages=messages, retries=0)
             form = None if repair is None else repair.request(ctx)
-            asked = self._asked(ctx if form is None else form.ctx, sdk, stream=True)
+            wanted = ctx if form is None else form.ctx
             async with AsyncExitStack() as stack:
-                source, said = await self._begun(stack, asked)
-                events = await stack.enter_async_context(aclosing(said))
+                source, said = await self._begun(stack, self._asked(wanted, sdk, stream=True))
+                events = await stack.enter_async_context(aclosing(observed_face(said, self, ctx=wanted)))
                 async with closed_on(cancellation_token, source):
                     async for event in events:
                         if event.response is not None and event.continuation is None:
