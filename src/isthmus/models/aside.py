@@ -12,8 +12,8 @@ from isthmus.models.rawslot import RawSlot
 class Aside(msgspec.Struct, RawSlot, frozen=True, tag_field="type", tag="aside"):
     """A side event that carries an event of the model face through streams of the step face, as it is.
 
-    It is made of a "provider" event, and of a "completed" one that says how the reply is continued. Leaving it out
-    changes no text, call, finish or usage.
+    It is made of a "provider" event, of a "completed" one that says how the reply is continued, and of what an "error"
+    one says of steered input. Leaving it out changes no text, call, finish or usage.
 
     Args:
         event: a `ModelStreamEvent`.
