@@ -194,7 +194,7 @@ BOUNDARIES = {
     "isthmus.conformance.server",
     "isthmus.conformance.subject",
     "isthmus.conformance.watch",
-    "isthmus.console.conform",
+    "isthmus.conformance.named",
     "isthmus.console.main",
 }
 
