@@ -187,6 +187,8 @@ def _usage(message: Any) -> dict[str, Any]:
         "cache_creation_input_tokens": write,
     }
     usage: dict[str, Any] = {name: count for name, count in found.items() if count is not None}
+    if longer:
+        usage["cache_creation"] = {"ephemeral_1h_input_tokens": longer}
     if (reasoning := _count(out.get("reasoning"))) is not None:
         usage["output_tokens_details"] = {"reasoning_tokens": reasoning}
     return {**usage, "raw": said} if usage else {}
