@@ -9,7 +9,7 @@ import pytest
 
 from isthmus.adapters.registry import resolve
 from isthmus.conformance import conform
-from support import mutant_judges, mutants, mutation
+from support import fuzzing, mutant_judges, mutants, mutation
 from support.rare import unpacked
 
 ADAPTERS = [name for name in mutants.DECODERS if name not in mutants.READERS]
@@ -42,3 +42,26 @@ def test_survivors_are_mutants_that_exist() -> None:
     kept = mutants.reasons()
     modules = {key.partition(":")[0].removeprefix("isthmus.") for key in kept}
     assert not kept.keys() - {mutant.key for module in modules for mutant in mutants.mutants(module)}
+
+
+_NAN = '{\\"q\\":NaN}'
+_WITH_NAN = {
+    "openai": f'{{"choices":[{{"message":{{"content":null,"tool_calls":[{{"id":"c","type":"function","function":'
+    f'{{"name":"f","arguments":"{_NAN}"}}}}]}},"finish_reason":"tool_calls"}}]}}',
+    "anthropic": '{"type":"message","role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":'
+    '{"q":NaN}}],"stop_reason":"tool_use","usage":{"input_tokens":1,"output_tokens":1}}',
+    "openai-responses": f'{{"id":"r","status":"completed","output":[{{"id":"i","type":"function_call","call_id":"c",'
+    f'"name":"f","arguments":"{_NAN}"}}]}}',
+    "bedrock": '{"output":{"message":{"role":"assistant","content":[{"toolUse":{"toolUseId":"t","name":"f","input":'
+    '{"q":NaN}}}]}},"stopReason":"tool_use","usage":{"inputTokens":1,"outputTokens":1,"totalTokens":2}}',
+    "langserve": '{"output":{"type":"ai","content":"","tool_calls":[{"name":"f","args":{"q":NaN},"id":"c"}],'
+    '"response_metadata":{"finish_reason":"tool_calls"}}}',
+}
+
+
+@pytest.mark.parametrize("provider", _WITH_NAN)
+def test_no_call_runs_with_what_is_no_json(provider: str) -> None:
+    """F15, F30: a NaN in the arguments is a problem of the call in every dialect, and never a number or a null."""
+    adapter = fuzzing.adapter_of(provider, [_WITH_NAN[provider].encode()], kind="application/json")
+    step = fuzzing.run(fuzzing.heard, adapter, whole=True)
+    assert [(call.input, "NaN" in str(call.problem)) for call in step.calls] == [(None, True)]

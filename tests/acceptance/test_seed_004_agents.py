@@ -56,13 +56,15 @@ async def test_the_pages_sample_runs() -> None:
     stream = await agent.run_stream("Look up battery storage and explain the result.")
     printed = ""
     kinds = []
+    created = 0
     async for event in stream:
         assert isinstance(event, ModelStreamEvent)
         kinds.append(event.kind)
-        assert event.provider_event_type is None
+        created += event.provider_event_type == "response.created"
         if event.text:
             printed += event.text
     result = await stream.result()
+    assert created == 2
     assert (printed, result.final_output) == ("It stores power.", "It stores power.")
     assert kinds.count(ModelStreamEventKind.COMPLETED) == 2
     assert kinds[-1] == ModelStreamEventKind.COMPLETED

@@ -198,7 +198,7 @@ BOUNDARIES = {
     "isthmus.conformance.server",
     "isthmus.conformance.subject",
     "isthmus.conformance.watch",
-    "isthmus.console.conform",
+    "isthmus.conformance.named",
     "isthmus.console.main",
 }
 

@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from isthmus.adapters.anthropic import AnthropicAdapter
 from isthmus.adapters.base import ChatResponse, ModelAdapter, ToolCall
+from isthmus.adapters.bedrock.adapter import BedrockAdapter
+from isthmus.adapters.langserve import LangServeAdapter
 from isthmus.adapters.openai_chat import OpenAIChatAdapter
 from isthmus.adapters.openai_responses import OpenAIResponsesAdapter
 from isthmus.conformance import conform
@@ -322,8 +324,27 @@ def test_a_recording_that_cannot_be_read_is_caught(tape: Path) -> None:
         def event(self, line: Any) -> Any:
             return [Finish({"stop": "stop"}[line["end"]])] if "end" in line else Lines.event(self, line)
 
-    report = judged(Unread, tape)
-    assert {finding.law for finding in report.errors} == {"wire-reads"}, report.table()
+    class Unclear(Lines):
+        def event(self, line: Any) -> Any:
+            if line.get("end") == "tool":
+                raise tier_error("unclassified", "cannot be read")
+            return Lines.event(self, line)
+
+    for kind in (Unread, Unclear):
+        report = judged(kind, tape)
+        assert {finding.law for finding in report.errors} == {"wire-reads"}, report.table()
+
+
+def test_a_failure_without_a_class_is_read_by_its_providers_code(tape: Path) -> None:
+    """F18: what the provider itself names, and no class says, is no recording that cannot be read."""
+
+    class Named(Lines):
+        def event(self, line: Any) -> Any:
+            if line.get("end") == "tool":
+                raise tier_error("unclassified", "cancelled at its provider", code="cancelled")
+            return Lines.event(self, line)
+
+    assert "wire-reads" not in {finding.law for finding in judged(Named, tape).errors}
 
 
 def test_a_request_beside_its_context_is_compared(chat_tape: Path) -> None:
@@ -378,21 +399,31 @@ def test_an_adapter_that_recordings_cannot_reach_is_told_so(chat_tape: Path) -> 
 NO_REPLIES = ("stream-rate-limited", "background-mode-vcr", "responses-delete", "azure-deepseek-reasoning")
 
 
+def bedrock(*, transport: Any, api_key: str = "", max_tokens: int = 100) -> Any:
+    """An adapter that needs a region."""
+    return BedrockAdapter(
+        model="m", aws_region="us-east-1", transport=transport, api_key=api_key, max_tokens=max_tokens
+    )
+
+
 @pytest.mark.corpus
 @pytest.mark.skipif(corpus_root() is None, reason=REASON)
 @pytest.mark.parametrize(
-    ("kind", "api"),
+    ("kind", "apis"),
     [
-        (OpenAIChatAdapter, "openai-chat"),
-        (AnthropicAdapter, "anthropic-messages"),
-        (OpenAIResponsesAdapter, "openai-responses"),
+        (OpenAIChatAdapter, ("openai-chat",)),
+        (AnthropicAdapter, ("anthropic-messages",)),
+        (OpenAIResponsesAdapter, ("openai-responses",)),
+        (LangServeAdapter, ("langserve-invoke", "langserve-stream")),
+        (bedrock, ("bedrock-converse", "bedrock-converse-stream")),
     ],
 )
-def test_our_adapters_keep_every_law_over_all_their_recordings(kind: Any, api: str) -> None:
+def test_our_adapters_keep_every_law_over_all_their_recordings(kind: Any, apis: tuple[str, ...]) -> None:
     """F01, F03, F04, F06, F16, F18: no law finds anything in our adapters over any recording of their protocol."""
     root = corpus_root()
     assert root is not None
-    kept = [root / row.path for row in rows(api) if not any(name in row.path for name in NO_REPLIES)]
+    found = [row for api in apis for row in rows(api)]
+    kept = [root / row.path for row in found if not any(name in row.path for name in NO_REPLIES)]
     report = asyncio.run(conform(kind, recordings=kept))
     assert not report.findings, report.table()
     assert not [each for each in report.laws if each.status == "skip"]

@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from isthmus import conformance
 from isthmus.adapters import registry
+from isthmus.adapters.base import ModelAdapter
 from isthmus.adapters.codec import Request
 from isthmus.adapters.drive import WireAdapter
 from isthmus.errors import ConfigError, ProtocolError, TransientError, tier_error
@@ -194,3 +196,21 @@ def test_a_folder_that_is_no_recording_is_named(tmp_path: Path) -> None:
     (folder / "response.meta.json").write_text("[]")
     with pytest.raises(ConfigError, match=r"response\.meta\.json"):
         conformance.replay(folder, adapter="lines")
+
+
+def test_an_adapter_with_a_client_of_its_own_gets_it_at_its_base_url(tmp_path: Path, monkeypatch: Any) -> None:
+    """A recording reaches an adapter that takes no transport through a server on loopback, split as asked."""
+
+    class Own(ModelAdapter):
+        def __init__(self, *, base_url: str = "") -> None:
+            self.base_url = base_url
+
+        async def stream(self, ctx: Any) -> Any:
+            async with aiohttp.ClientSession() as session, session.post(f"{self.base_url}/lines") as reply:
+                yield Text((await reply.text()).strip())
+            yield Finish("stop")
+
+    monkeypatch.setattr(registry, "_registered", {"own": Own})
+    for split in (None, 1):
+        step = conformance.replay(record(tmp_path / f"r{split}", STREAM), adapter="own", split=split)
+        assert step.text.encode() == STREAM.strip()

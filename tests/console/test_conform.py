@@ -54,6 +54,37 @@ def test_a_wrong_adapter_is_told_what_to_mend(folder: Path) -> None:
     assert "pass  answers" in done.stdout
 
 
+ENDS = {
+    "a call": ("    async def chat(self, messages, tools):\n        os._exit(0)\n", "answers"),
+    "its maker": ("    def __init__(self):\n        os._exit(0)\n    chat = Mine.chat\n", "made"),
+    "its capabilities": ("    def capabilities(self):\n        os._exit(0)\n    chat = Mine.chat\n", "capabilities"),
+    "its turns": ("    def make_tool_turn(self, *a):\n        sys.exit(0)\n    chat = Mine.chat\n", "turn-made"),
+    "its name": ("    id = property(lambda self: 1 / 0)\n    chat = Mine.chat\n", "identity"),
+}
+
+
+@pytest.mark.parametrize("where", ENDS)
+def test_an_adapter_that_ends_the_program_does_not_pass(folder: Path, where: str) -> None:
+    """What ends the program with status 0, or raises where it is only looked at, is a finding of the law there."""
+    body, law = ENDS[where]
+    (folder / "ending.py").write_text(
+        f"import os, sys\nfrom isthmus.adapters.base import ModelAdapter\nfrom right import Mine\n\n"
+        f"class Ends(ModelAdapter):\n{body}"
+    )
+    done = run(folder, "ending:Ends")
+    assert done.returncode == 1
+    assert f"error: {law}: " in done.stdout
+
+
+@pytest.mark.parametrize("statement", ["raise KeyboardInterrupt", "import os; os._exit(0)", "raise SystemExit(0)"])
+def test_a_module_that_ends_the_program_is_a_wrong_call(folder: Path, statement: str) -> None:
+    """An import that ends the program has the status of a wrong call, and is told as one in JSON."""
+    (folder / "ending.py").write_text(f"{statement}\n")
+    done = run(folder, "ending:Ends", "--json")
+    assert done.returncode == 2
+    assert "while it was imported" in json.loads(done.stdout)["error"]
+
+
 def test_nothing_depends_on_assertions(folder: Path) -> None:
     """`python -O` finds the same."""
     assert run(folder, "wrong:Mine", flags=("-O",)).returncode == 1

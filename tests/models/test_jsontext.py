@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.models.jsontext import Raw, WrittenFloat, dumps, loads
+from isthmus.models.jsontext import Raw, WrittenFloat, as_it_came, dumps, loads, strictly
 
 HUGE = 10**30
 _VALUES = st.recursive(
@@ -48,3 +48,12 @@ def test_what_has_no_json_form_is_refused(wrong: Any) -> None:
     """A value that JSON has no words for is a TypeError, also beside an odd one."""
     with pytest.raises(TypeError):
         dumps(wrong)
+
+
+def test_what_a_model_writes_is_read_strictly_and_written_as_it_came() -> None:
+    """Half a surrogate pair is read, a NaN refused; a decoded NaN is written as a NaN, all else as ever."""
+    assert strictly('{"a":"\\ud800"}') == {"a": "\ud800"}
+    with pytest.raises(ValueError, match="NaN"):
+        strictly('{"a":NaN}')
+    assert as_it_came(loads('{"a":[NaN]}')) == '{"a": [NaN]}'
+    assert as_it_came({"a": HUGE}) == f'{{"a":{HUGE}}}'

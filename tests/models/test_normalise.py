@@ -133,3 +133,12 @@ def test_usage_is_taken_as_it_is_or_from_a_dict() -> None:
     assert to_usage(None) is None
     assert to_usage(usage) is usage
     assert to_usage({"inputTokens": 0}) == usage
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_json_has_no_words_for_are_no_arguments(word: str) -> None:
+    """F15: a call with such a number has a problem and no input, so that no tool runs with it."""
+    value, problem = parse_arguments(f'{{"deep": [{word}]}}')
+    assert value is None
+    assert problem is not None
+    assert word in problem

@@ -174,7 +174,7 @@ class Step(_Made):
                     yield Text(item)
                     continue
                 for place, call in enumerate(item["calls"]):
-                    yield CallDelta(place, call[0], call[1], call[2][:5])
+                    yield CallDelta(place, call[0], self.call_name(call), call[2][:5])
                     yield CallDelta(place, None, None, call[2][5:])
                     yield self.call(call)
                 yield self.terminal(item)

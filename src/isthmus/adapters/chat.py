@@ -84,7 +84,9 @@ def usage_of(raw: Any) -> Usage | None:
         output_tokens=_count(usage, "output_tokens", "completion_tokens", "outputTokens"),
         cache_read_tokens=read,
         cache_write_tokens=write,
-        cache_write_1h_tokens=_count(details, "cache_write_1h_tokens"),
+        cache_write_1h_tokens=_count(details, "cache_write_1h_tokens")
+        if details is not None
+        else _count(peek(usage, "cache_creation"), "ephemeral_1h_input_tokens"),
         reasoning_tokens=None if spent is None else _count(spent, "reasoning_tokens"),
         estimated=peek(usage, "estimated") is True,
         raw=own if isinstance(own := peek(usage, "raw"), Mapping) else plain(usage)[0],

@@ -10,15 +10,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from isthmus.adapters.render import read_tools
-from isthmus.conformance.law import Law, NotJudged
+from isthmus.conformance.law import Found, Law, NotJudged
 from isthmus.conformance.laws import LAWS
 from isthmus.conformance.laws_maker import Listener
 from isthmus.conformance.playing import choose
+from isthmus.conformance.reading import shown
 from isthmus.conformance.reels import opened_cinema
 from isthmus.conformance.report import ERROR, FAIL, PASS, SKIP, Finding, Report, Standing
 from isthmus.conformance.seen import Ask, Seen
 from isthmus.conformance.subject import CannotMake, Subject
-from isthmus.conformance.watch import Heart, elsewhere
+from isthmus.conformance.watch import Heart, elsewhere, staying
 from isthmus.models.contract import ToolSpec
 
 CANARY = "sk-isthmus-conformance-canary-7f3a9"
@@ -92,7 +93,8 @@ async def conform(
                 await _judged(seen, report)
 
     started = time.monotonic()
-    ended = await elsewhere(judge, patience=patience + 1)
+    with staying():
+        ended = await elsewhere(judge, patience=patience + 1)
     report.seconds = time.monotonic() - started
     return report if ended else _abandoned(report, patience)
 
@@ -119,7 +121,8 @@ async def _judged(seen: Seen, report: Report) -> None:
             except BaseException as error:
                 # What an adapter hands over may fail in any way when it is looked at, or even try to end the program;
                 # the other laws still hold.
-                standing = Standing(law.id, SKIP, f"could not be judged: {type(error).__name__}: {error}")
+                said = f"it raised {type(error).__name__} where nothing should be raised"
+                findings = [_finding(law, Found(said, shown(error), law.claim))]
         if any(finding.severity == ERROR for finding in findings):
             standing = Standing(law.id, FAIL)
         report.findings += findings

@@ -72,6 +72,7 @@ async def _cancel(seen: Seen) -> AsyncIterator[Found]:
     tried = False
     for face in seen.faces:
         for wait in await _moments(seen, face):
+            seen.turn_to(face)
             heard, task = Heard(face, seen.ask), None
             adapter = await seen.subject.make()
             task = asyncio.ensure_future(_drained(adapter, heard))
@@ -150,6 +151,7 @@ async def _broken_off(seen: Seen, heard: Heard, count: int) -> str:
     adapter = await seen.subject.make()
     own = inner(adapter)
     before, tasks = state(own), asyncio.all_tasks()
+    seen.turn_to(heard.face)
     source = opened(adapter, heard.face, given=Given(heard.face, heard.ask))
     if hasattr(source, "__await__"):
         source = await source

@@ -152,7 +152,15 @@ async def _capabilities(seen: Seen) -> AsyncIterator[Found]:
     after=("made", "capabilities"),
 )
 async def _identity(seen: Seen) -> AsyncIterator[Found]:
-    adapter = seen.adapter
+    adapter, raised = seen.adapter, False
+    for name in ("id", "supports", "window_tokens", "max_output_tokens"):
+        try:
+            getattr(adapter, name, None)
+        except Exception as error:
+            raised = True
+            yield Found(f"{name} raises {type(error).__name__}", shown(error), "a value")
+    if raised:
+        return
     words = {"tools", "parallel-tools", "images", "documents", "audio", "output-schema"}
     if not isinstance(adapter.id, str) or not adapter.id:
         yield Found("id must be a non-empty str", shown(adapter.id), "provider:model")

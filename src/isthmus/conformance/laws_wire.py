@@ -55,9 +55,8 @@ _KINDS = frozenset(ErrorClass)
 async def _wire_reads(seen: Seen) -> AsyncIterator[Found]:
     for reel in successes(seen):
         outcome = await as_whole(seen, reel)
-        # One without a cause was raised on purpose: the recording holds what no other class says.
-        lost = isinstance(outcome, TierError) and outcome.error_class == ErrorClass.UNCLASSIFIED and outcome.__cause__
-        if lost:
+        # What an adapter read and no class says it raises on purpose, under the provider's own code.
+        if isinstance(outcome, TierError) and outcome.error_class == ErrorClass.UNCLASSIFIED and outcome.code is None:
             yield Found(f"{reel.name}: cannot be read", told(outcome), "a reply")
 
 
@@ -152,6 +151,8 @@ def _points(body: bytes, count: int) -> list[int]:
     after=("made", "answers", "wire-reads"),
 )
 async def _wire_whole(seen: Seen) -> AsyncIterator[Found]:
+    if cinema_of(seen).has_two_wires:
+        raise NotJudged("its provider streams in another form than it answers whole")
     for reel in successes(seen):
         expected = await as_whole(seen, reel)
         outcome = await play(seen, Showing(reel), whole=True)
@@ -271,7 +272,7 @@ async def _wire_results(seen: Seen) -> AsyncIterator[Found]:
 )
 async def _wire_request(seen: Seen) -> AsyncIterator[Found]:
     cinema = cinema_of(seen)
-    cinema.put_on(Showing(cinema.usual()))
+    cinema.put_on_usual()
     declared = seen.subject.declares("max_tokens")
     adapter = await seen.subject.make(**({"max_tokens": CEILING} if declared else {}))
     marked = {"role": "user", "content": "Play it.", RESERVED: {"native": {"dialect": "x", "of": "y", "json": "{}"}}}

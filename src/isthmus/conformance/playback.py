@@ -1,4 +1,4 @@
-"""Plays a recorded reply through an adapter's own codec, without a network."""
+"""Plays a recorded reply through an adapter, without its provider."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from isthmus.adapters.registry import load_adapter, provider_of
+from isthmus.conformance.damage import Split
+from isthmus.conformance.named import maker_of
+from isthmus.conformance.plays import Play
 from isthmus.conformance.recorder import EVENTS, events_in
+from isthmus.conformance.server import serve
+from isthmus.conformance.subject import Subject
 from isthmus.errors import ConfigError, IsthmusError, TierError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, StepResult
@@ -33,7 +38,8 @@ def replay(path: str | os.PathLike[str], *, adapter: str | None = None, split: i
         split: hand the body over in pieces of so many bytes; as it was recorded where None.
 
     Raises:
-        ConfigError: no such recording, or no built-in adapter for its path; the adapter takes no transport.
+        ConfigError: no such recording, or no built-in adapter for its path; the adapter takes neither a transport nor
+            a base URL.
     """
     folder = Path(path)
     if (folder / EVENTS).is_file():
@@ -41,15 +47,23 @@ def replay(path: str | os.PathLike[str], *, adapter: str | None = None, split: i
     request, meta = _read(folder / "request.json"), _read(folder / "response.meta.json")
     body = request.get("body")
     asked: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
-    made = load_adapter(
-        adapter or _provider(str(request.get("path", "")), asked, folder),
-        model=str(asked.get("model") or "replayed"),
-        api_key="replayed",
-        base_url=_NOWHERE,
-        transport=RecordingTransport(folder, split=split),
-    )
+    name = adapter or _provider(str(request.get("path", "")), asked, folder)
+    settings = {"model": str(asked.get("model") or "replayed"), "api_key": "replayed"}
     streamed = meta.get("stream") is True or asked.get("stream") is True
+    maker = Subject(maker_of(name), "replayed")
+    if maker.is_movable and not maker.declares("transport"):
+        return run_sync(_served, name, settings, Play.recording(folder), split=split, streamed=streamed)
+    made = load_adapter(name, **settings, base_url=_NOWHERE, transport=RecordingTransport(folder, split=split))
     return run_sync(_played, made, streamed)
+
+
+async def _served(
+    name: str, settings: Mapping[str, str], play: Play, *, split: int | None, streamed: bool
+) -> StepResult:
+    """What an adapter with a client of its own makes of a recording, played at its base URL."""
+    shown = play if split is None else play.damaged(Split(split))
+    async with serve(lambda request: shown) as server:
+        return await _played(load_adapter(name, **settings, base_url=server.url), streamed)
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -55,12 +55,39 @@ async def play(seen: Seen, showing: Showing, *, whole: bool = False, ctx: Genera
 async def choose(seen: Seen) -> None:
     """Answer ordinary requests with a recording that is a reply, not a failure that came as a success."""
     cinema = cinema_of(seen)
-    for reel in cinema.candidates()[:_TRIES]:
-        with suppress(CannotMake):
-            if isinstance(await play(seen, Showing(reel)), StepResult):
-                cinema.best = reel
-                break
-    cinema.put_on(Showing(cinema.usual()))
+    with suppress(CannotMake):
+        cinema.best = next((reel for reel, _ in await _read(seen, cinema.candidates(), whole=False)), None)
+        if cinema.best is None or isinstance(await play(seen, Showing(cinema.best), whole=True), TierError):
+            await _choose_whole(seen)
+    cinema.put_on_usual()
+
+
+async def _choose_whole(seen: Seen) -> None:
+    """Answer those who ask for a whole reply with one, where they can't read the stream: if it can be, the same."""
+    cinema = cinema_of(seen)
+    wholes = [reel for reel in cinema.candidates() if not reel.streamed]
+    read = await _read(seen, wholes, whole=True)
+    # One that is not read either is still the right question: what it fails with is then told.
+    first = next((reel for reel, _ in read), next(iter(wholes), None))
+    if first is None or cinema.best is first or isinstance(await play(seen, Showing(first)), StepResult):
+        return
+    cinema.best_whole = first
+    streams = await _read(seen, [reel for reel in cinema.candidates() if reel.streamed], whole=False)
+    pairs = ((stream, whole) for stream, one in streams for whole, other in read if same(one, other))
+    pair = next(pairs, None)
+    seen.kept["apart"] = pair is None
+    if pair is not None:
+        cinema.best, cinema.best_whole = pair
+
+
+async def _read(seen: Seen, reels: list[Reel], *, whole: bool) -> list[tuple[Reel, StepResult]]:
+    """The first recordings that are read as replies, those with whole calls before the others."""
+    found: list[tuple[Reel, StepResult]] = []
+    for reel in reels[:_TRIES]:
+        step = await play(seen, Showing(reel), whole=whole)
+        if isinstance(step, StepResult):
+            found.append((reel, step))
+    return sorted(found, key=lambda one: not one[1].calls or any(call.problem for call in one[1].calls))
 
 
 def successes(seen: Seen, *, streamed: bool | None = None) -> list[Reel]:
@@ -81,7 +108,7 @@ async def as_whole(seen: Seen, reel: Reel) -> Outcome:
     """What a recording amounts to when nothing happens to it; played once."""
     kept = seen.kept.setdefault("played", {})
     if reel.place not in kept:
-        kept[reel.place] = await play(seen, Showing(reel))
+        kept[reel.place] = await play(seen, Showing(reel), whole=cinema_of(seen).has_two_wires and not reel.streamed)
     return kept[reel.place]  # type: ignore[no-any-return]
 
 
@@ -116,8 +143,11 @@ def alike(one: Outcome, other: Outcome) -> bool:
 
 
 async def raw_events(seen: Seen, reel: Reel) -> list[Any] | None:
-    """What the adapter yields for a recording, event by event; None where it fails."""
-    cinema_of(seen).put_on(Showing(reel))
+    """What the adapter yields for a recording, event by event; None where it fails, or is none of its streams."""
+    cinema = cinema_of(seen)
+    if cinema.has_two_wires and not reel.streamed:
+        return None
+    cinema.put_on(Showing(reel))
     adapter = await seen.subject.make()
     try:
         async with asyncio.timeout(seen.patience):

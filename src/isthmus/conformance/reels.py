@@ -210,14 +210,24 @@ class Cinema:
         self.projector = projector
         self.through = through
         self.best: Reel | None = None
+        self.best_whole: Reel | None = None
 
     def put_on(self, showing: Showing) -> None:
         """Play this from now on."""
         self.projector.showing = showing
 
-    def usual(self) -> Reel:
-        """The recording that answers ordinary requests."""
-        return self.best or self.candidates()[0]
+    def put_on_usual(self, *, whole: bool = False) -> None:
+        """Answer ordinary requests from now on."""
+        self.put_on(Showing(self.usual(whole=whole)))
+
+    def usual(self, *, whole: bool = False) -> Reel:
+        """The recording that answers ordinary requests; those for a whole reply have one of their own on two wires."""
+        return (self.best_whole if whole else None) or self.best or self.candidates()[0]
+
+    @property
+    def has_two_wires(self) -> bool:
+        """Whether the provider streams in a form that its whole replies don't have, so that each face reads its own."""
+        return self.best_whole is not None
 
     def candidates(self) -> list[Reel]:
         """The successes, those first that show most: streams, with tools, short ones.
@@ -248,7 +258,7 @@ async def opened_cinema(subject: Subject, recordings: Any) -> AsyncIterator[Cine
         async with serve(lambda request: _play(projector, request)) as server:
             subject.settings["base_url"] = server.url
             cinema = Cinema(reels, projector, through="base_url")
-            cinema.put_on(Showing(cinema.usual()))
+            cinema.put_on_usual()
             yield cinema
         return
     else:
@@ -257,7 +267,7 @@ async def opened_cinema(subject: Subject, recordings: Any) -> AsyncIterator[Cine
             "`config`), so that the kit can stand in for its provider"
         )
     cinema = Cinema(reels, projector, through="transport")
-    cinema.put_on(Showing(cinema.usual()))
+    cinema.put_on_usual()
     yield cinema
 
 

@@ -182,6 +182,12 @@ class Seen:
             found = self._usual[face, kind] = await self.hear(face, ask)
         return found
 
+    def turn_to(self, face: str) -> None:
+        """Let the recordings, if there are any, answer a call of this face."""
+        cinema = self.kept.get("cinema")
+        if cinema is not None:
+            cinema.put_on_usual(whole=face in WHOLE_READERS)
+
     async def hear(self, face: str, ask: Ask, *, adapter: Any = None, weave: bool = False) -> Heard:
         """Call one face, on a fresh adapter where none is given.
 
@@ -200,6 +206,7 @@ class Seen:
             heard.error = error
             return heard
         given, before = Given(face, ask), asyncio.all_tasks()
+        self.turn_to(face)
         self.heart.reset()
         started = time.monotonic()
         await self._bounded(lambda: _speak(target, heard, given, weave), heard)

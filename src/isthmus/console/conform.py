@@ -74,13 +74,7 @@ def _judge(ref: str, options: dict[str, Any]) -> int:
 
 
 def _judged(ref: str, recordings: Path | None, patience: float) -> tuple[Any, Any]:
-    try:
-        maker = conformance.maker_of(ref)
-    except (IsthmusError, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        # A module that is read may do anything, and need not end this command by it.
-        raise ConfigError(f"{type(error).__name__} while it was imported: {error}", where=ref) from error
+    maker = conformance.maker_of(ref)
     return maker, asyncio.run(conformance.conform(maker, recordings=recordings, patience=patience))
 
 

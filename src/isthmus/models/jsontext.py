@@ -61,6 +61,22 @@ def loads(data: bytes | str) -> Any:
         return json.loads(data if isinstance(data, str) else bytes(data))
 
 
+def strictly(text: str) -> Any:
+    """Decode JSON that a model wrote: as `loads` does, but `NaN` and the infinities are none.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return json.loads(text, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
 def exactly(text: str | bytes) -> tuple[Any, bool]:
     """Decode JSON without losing digits, and whether there were any to lose.
 
@@ -114,6 +130,11 @@ def dumps(value: Any) -> bytes:
         return _encode(value)
     except (TypeError, UnicodeEncodeError, msgspec.EncodeError, OverflowError):
         return _piecewise(value)
+
+
+def as_it_came(value: Any) -> str:
+    """A decoded value as text: JSON, with what servers send and JSON has no words for as they spell it."""
+    return dumps(value).decode() if unsayable(value) is None else json.dumps(value)
 
 
 def unsayable(value: Any) -> str | None:

@@ -25,7 +25,7 @@ from isthmus.models.events import (
     Usage,
     framed,
 )
-from isthmus.models.jsontext import dumps, loads
+from isthmus.models.jsontext import dumps, loads, strictly
 from isthmus.secret import redact
 
 _FINISHES = frozenset(FinishReason)
@@ -73,7 +73,7 @@ def parse_arguments(arguments: Any) -> tuple[dict[str, Any] | None, str | None]:
     if not arguments.strip():
         return {}, None
     try:
-        value = loads(arguments)
+        value = strictly(arguments)
     except (ValueError, RecursionError) as error:
         return None, f"arguments are not valid JSON: {error}"
     if value is None:

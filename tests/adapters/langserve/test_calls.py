@@ -78,3 +78,11 @@ def test_a_text_output_keeps_the_calls_of_its_model() -> None:
     frames = chain_run(*inner, output="Hi", chunks=("Hi",))
     assert reply(frames, parse=PARSE) == reply(frames)
     assert len(reply(frames).calls) == 1
+
+
+def test_two_equal_calls_are_two() -> None:
+    """Two calls alike, which no id tells apart, are handed on as two, each under an id of its own."""
+    twice = [{**CALL, "id": None}, {**CALL, "id": None}]
+    step = body(message("", tool_calls=twice, id=None, response_metadata=TOOLS), parse=PARSE)
+    assert [call.input for call in step.calls] == [CALL["args"]] * 2
+    assert len({call.call_id for call in step.calls}) == 2

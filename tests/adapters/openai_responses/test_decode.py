@@ -555,3 +555,32 @@ def test_a_second_reply_inside_the_first_is_a_breach() -> None:
         decode([began[0], text, began[1], text, end])
     assert fold(decode([began[0], text, began[0], end])).text == "Hi"
     assert fold(decode([began[0], began[1], text, end])).text == "Hi"
+
+
+def test_each_call_of_a_reply_has_an_id_of_its_own() -> None:
+    """A second call under an id, and one without any, get one; the item that goes back says it too (F07)."""
+    items = [call("f", '{"x":1}', "a"), call("f", '{"x":2}', "a"), {**call("g", "{}", "c"), "call_id": None}]
+    step = fold(decode([frame("response.completed", response=response(*items))]))
+    ids = [made.call_id for made in step.calls]
+    assert ids[0] == "a"
+    assert len({*ids}) == 3
+    assert step.message is not None
+    assert [item["call_id"] for item in step.message.payload] == ids
+    assert {note.code for note in step.notes} >= {NoteCode.CALL_ID_CHANGED, NoteCode.CALL_ID_MADE}
+
+
+@pytest.mark.parametrize(("whole", "expected"), [('{"x":2}', '{"x":2}'), ('{"x": 1}', '{"x":1}')])
+def test_the_previews_of_a_call_are_its_arguments(whole: str, expected: str) -> None:
+    """An item that contradicts its deltas stands, under another preview; its spelling changes nothing (F02, F15)."""
+    item, told = call("f", whole), '{"x":1}'
+    frames = [
+        frame("response.output_item.added", output_index=0, item={**item, "arguments": ""}),
+        frame("response.function_call_arguments.delta", output_index=0, item_id=item["id"], delta=told),
+        frame("response.output_item.done", output_index=0, item=item),
+        frame("response.completed", response=response(item)),
+    ]
+    events = decode(frames)
+    (made,) = fold(events).calls
+    last = max(each.index for each in events if isinstance(each, CallDelta))
+    shown = [each.arguments_delta for each in events if isinstance(each, CallDelta) and each.index == last]
+    assert "".join(shown) == made.arguments == expected

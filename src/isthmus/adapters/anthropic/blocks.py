@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from isthmus.errors import ProtocolError
-from isthmus.models.jsontext import Raw, dumps, fields, loads
+from isthmus.models.jsontext import Raw, dumps, fields, loads, strictly
 
 INVALID_JSON = "INVALID_JSON"
 """The member under which arguments that are not JSON go back; Messages API, fine-grained tool streaming, 2026-11."""
@@ -78,14 +78,10 @@ def object_text(arguments: str) -> Raw | None:
         fields(arguments)
         return Raw(arguments.encode())
     try:
-        value = json.loads(arguments, parse_constant=_no_constant)
+        value = strictly(arguments)
     except (ValueError, RecursionError):
         return None
     return Raw(json.dumps(value).encode()) if isinstance(value, dict) else None
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
 
 
 def input_of(arguments: str) -> Raw:

@@ -11,7 +11,7 @@ from typing import Any
 
 from isthmus.adapters.openai_chat.merge import hollow, plain
 from isthmus.models.events import Reasoning
-from isthmus.models.jsontext import dumps
+from isthmus.models.jsontext import as_it_came
 
 _AI = frozenset({"ai", "AIMessageChunk", "assistant", "AIMessage"})
 _REASONS = ("stop_reason", "stopReason", "finish_reason", "done_reason")
@@ -187,6 +187,8 @@ def _usage(message: Any) -> dict[str, Any]:
         "cache_creation_input_tokens": write,
     }
     usage: dict[str, Any] = {name: count for name, count in found.items() if count is not None}
+    if longer:
+        usage["cache_creation"] = {"ephemeral_1h_input_tokens": longer}
     if (reasoning := _count(out.get("reasoning"))) is not None:
         usage["output_tokens_details"] = {"reasoning_tokens": reasoning}
     return {**usage, "raw": said} if usage else {}
@@ -240,7 +242,7 @@ def piece_of(piece: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _entry(call: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
-    text = arguments if isinstance(arguments, str) or arguments is None else dumps(arguments).decode()
+    text = arguments if isinstance(arguments, str) or arguments is None else as_it_came(arguments)
     return {"id": call.get("id"), "function": {"name": call.get("name"), "arguments": text}}
 
 

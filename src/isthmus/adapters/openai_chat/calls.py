@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from isthmus.adapters.openai_chat.merge import hollow, joined, merge, plain, shown
 from isthmus.errors import ProtocolError
 from isthmus.models.events import Call, CallDelta, Native, Note, NoteCode, framed
-from isthmus.models.jsontext import Raw, dumps
+from isthmus.models.jsontext import Raw, as_it_came
 from isthmus.models.normalise import parse_arguments
 from isthmus.wire.frame import Frame
 
@@ -54,7 +54,7 @@ def _read(value: Mapping[str, Any]) -> _Fragment:
         label=_label(value.get("index")),
         call_id=_label(value.get("id")),
         name=_label(body.get("name")),
-        arguments=given if isinstance(given, str) else "" if given is None else dumps(given).decode(),
+        arguments=given if isinstance(given, str) else "" if given is None else as_it_came(given),
         extra={key: item for key, item in value.items() if key not in known and not hollow(item)},
         inner=inner,
         custom=is_custom,

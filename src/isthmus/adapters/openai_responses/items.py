@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import Any, ClassVar
 
 from isthmus.errors import ProtocolError
 from isthmus.models.events import Call, CallDelta, Event, Native, Note, NoteCode, Reasoning, Text, framed
-from isthmus.models.jsontext import dumps, loads
+from isthmus.models.jsontext import as_it_came, dumps, loads
 from isthmus.models.neutral import NATIVE_DIALECT
 from isthmus.models.normalise import make_call, parse_arguments
 from isthmus.wire.frame import Frame
@@ -104,6 +105,7 @@ class Items:
         self.frame: Frame | None = None
         """The frame that is being read."""
         self.calls: list[Call] = []
+        self._ids: set[str] = set()
         self.running: list[tuple[Call, Mapping[str, Any]]] = []
         """Those that may run while the reply goes on, each with its item."""
         self._call_count = 0
@@ -287,7 +289,7 @@ class Items:
     def _call(self, slot: Slot, item: Mapping[str, Any]) -> None:
         given = item.get("arguments")
         if given is not None and not isinstance(given, str):
-            given = dumps(given).decode()
+            given = as_it_came(given)
         text = given or slot.arguments
         if not slot.name:
             raise ProtocolError(f"output[{slot.at}]: a function call without a name")
@@ -296,12 +298,11 @@ class Items:
             self.notes.append(Note(NoteCode.CALL_CUT, f"{slot.name}: its arguments were cut; it is kept and not run"))
             self._native(slot, item)
             return
+        item = self._identified(slot, item, text)
+        text = self._agreed(slot, text)
         call = make_call(self._told(slot.name) or "", text, call_id=slot.call_id)
         if call.problem:
             self.notes.append(Note(NoteCode.CALL_ARGUMENTS_INVALID, f"{slot.name}: {call.problem}"))
-        said = slot.arguments
-        if slot.call_index >= 0 and text != said and text.startswith(said):
-            self._out.append(self.call_delta(slot, text[len(said) :]))
         if item.get("async") is True:
             repeated = any(each.call_id == call.call_id for each, _ in self.running)
             self.running.append((call, item))
@@ -310,6 +311,43 @@ class Items:
                 return
         self.calls.append(call)
         self._emit(call)
+
+    def _identified(self, slot: Slot, item: Mapping[str, Any], text: str) -> Mapping[str, Any]:
+        """The item of a call with an id of its own: its result must find it."""
+        given = slot.call_id
+        if given is not None and given not in self._ids:
+            self._ids.add(given)
+            return item
+        if given is not None and item.get("async") is True and any(each.call_id == given for each, _ in self.running):
+            return item
+        seed = f"{slot.at}\0{slot.item_id}\0{slot.name}\0{text}".encode("utf-8", "surrogatepass")
+        slot.call_id = f"call_{sha256(seed).hexdigest()[:20]}"
+        code = NoteCode.CALL_ID_CHANGED if given else NoteCode.CALL_ID_MADE
+        again = f" for the second {given}" if given else ""
+        self.notes.append(Note(code, f"{slot.name}: {slot.call_id}{again}"))
+        item = {**item, "call_id": slot.call_id}
+        slot.json = dumps(item)
+        return item
+
+    def _agreed(self, slot: Slot, text: str) -> str:
+        """The arguments of a whole call, its previews brought to say the same.
+
+        The item is what the server finalised and takes back: where it says something else than its deltas, it stands,
+        under a preview of its own.
+        """
+        said = slot.arguments
+        if slot.call_index < 0 or text == said:
+            return text
+        if not text.startswith(said):
+            value, problem = parse_arguments(said)
+            if problem is None and value == parse_arguments(text)[0]:
+                return said
+            detail = f"output[{slot.at}]: its whole arguments are not the streamed ones, and stand"
+            self.notes.append(Note(NoteCode.UNKNOWN_CONTENT, detail))
+            slot.call_index, slot.call_pieces = -1, []
+            said = ""
+        self._out.append(self.call_delta(slot, text[len(said) :]))
+        return text
 
     def _told(self, name: str | None) -> str | None:
         return name if name is None else self._names.get(name, name)
