@@ -8,6 +8,7 @@ from typing import Any
 
 from isthmus.chain import Chain
 from isthmus.harness.agenttool import Errand
+from isthmus.harness.beginning import Begun
 from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import AgentDescriptor
 from isthmus.harness.handoffs import Handoff
@@ -15,7 +16,6 @@ from isthmus.harness.loopstate import LoopState
 from isthmus.harness.modelview import run_events
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.roles import Makes
-from isthmus.harness.run import Begun
 from isthmus.harness.runnerhooks import RunIdentity
 from isthmus.harness.runstream import RunStream
 from isthmus.harness.shims import with_tools
@@ -149,9 +149,13 @@ class Lead:
 
     def _inheritable(self, without: str | None) -> Tools:
         """The tools that another agent may have of this one's."""
-        tools = self._recipe.tools if self._crew is None else self._crew.inheritable()
-        kept = [tool for tool in tools.normalized_tools if not isinstance(tool, Handoff) and tool.name != without]
-        return tools if len(kept) == len(tools.tools) else with_tools(tools, tuple(kept))
+        return inheritable(self._recipe.tools if self._crew is None else self._crew.inheritable(), without)
+
+
+def inheritable(tools: Tools, without: str | None = None) -> Tools:
+    """The tools that another agent may have of these: no handoff, and not itself."""
+    kept = [tool for tool in tools.normalized_tools if not isinstance(tool, Handoff) and tool.name != without]
+    return tools if len(kept) == len(tools.tools) else with_tools(tools, tuple(kept))
 
 
 def _failure(why: str, kind: str) -> ToolFailure:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from isthmus.errors import CutReason, TierError
+from isthmus.harness.beginning import Begun
 from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew, together
 from isthmus.harness.effects import CallModel, HandOver
-from isthmus.harness.handover import hand_over
+from isthmus.harness.handover import hand_over, take_up
 from isthmus.harness.observed import started
-from isthmus.harness.run import AgentEvent, Begun, Run, raise_failure
+from isthmus.harness.run import AgentEvent, Run, raise_failure
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.state import RunState
 from isthmus.models.events import Text
@@ -39,6 +40,7 @@ async def drive(
         await _open(run, kept, watch)
         async with model.open_run() as active:
             run.active, run.before = active, len(getattr(active, "attempts", ()))
+            await take_up(run)
             while not run.closing and (effect := run.next()) is not None:
                 watch.task = asyncio.current_task(loop)
                 if not isinstance(effect, CallModel):

@@ -54,6 +54,7 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
         staged: whether others prepare each turn.
         repair: how the reply is asked for and judged; None where it is text.
         verdict: what was thought of the last structured reply.
+        via: the handoffs by which the conversation came to the agent, by their names, the first one first.
     """
 
     request: GenerateContext
@@ -78,6 +79,7 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
     staged: bool = False
     repair: Repair | None = None
     verdict: Verdict = msgspec.field(default_factory=Verdict)
+    via: tuple[str, ...] = ()
 
     def offer(self) -> tuple[tuple[Any, ...], str | None]:
         """The tools that may still be called, and the choice; with none left, "none" is said aloud."""
@@ -144,7 +146,9 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
             "called": self.called,
             "tools": dict(self.used),
         }
-        marked = held(self.messages[-1], run=run, asked=asked, used=used, left=places_of(self.messages))
+        form = None if self.repair is None else self.repair.schema.response_format()
+        about = {"used": used, "left": [list(each) for each in places_of(self.messages)], "form": form}
+        marked = held(self.messages[-1], run=run, asked=asked, about={**about, "via": list(self.via)})
         answers = [
             tool_message(call.call_id or "", results[call.call_id or ""].content, name=call.tool)
             for call in self.calls

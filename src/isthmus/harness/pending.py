@@ -129,6 +129,8 @@ class Pending:
         results: those that were answered.
         used: `steps`, `rounds`, `called` and the count of each tool under `tools`.
         left: where ephemeral context stood that is gone: a place among all messages, and its origin.
+        via: the handoffs by which the conversation came to the agent that asks, by their names.
+        form: the form of the answer that is due; None is text.
     """
 
     run: str
@@ -139,6 +141,8 @@ class Pending:
     results: Mapping[str, ToolResult]
     used: Mapping[str, Any]
     left: tuple[tuple[int, str], ...] = ()
+    via: tuple[str, ...] = ()
+    form: Any = None
 
     @property
     def requests(self) -> tuple[ApprovalRequest, ...]:
@@ -204,14 +208,20 @@ def checked(decisions: Iterable[Decision], run: str, *, digests: Mapping[str, st
     return found
 
 
-def held(message: Message, *, run: str, asked: Mapping[str, Question], used: Mapping[str, Any], left: Any) -> Message:
-    """The reply that makes the calls, under the mark."""
+def held(message: Message, *, run: str, asked: Mapping[str, Question], about: Mapping[str, Any]) -> Message:
+    """The reply that makes the calls, under the mark.
+
+    Args:
+        message: the reply.
+        run: the run that asks.
+        asked: the calls that wait, and why.
+        about: `used`, `left`, `via` and `form`, as a `Pending` has them.
+    """
     digests = {call.call_id: digest_of(call.tool, call.input) for call in _calls(message)}
     mark = {
         "run": run,
         "calls": {name: {"digest": digests[name], **asdict(each)} for name, each in asked.items()},
-        "used": used,
-        "left": [list(each) for each in left],
+        **about,
     }
     return {**message, RESERVED: {**message.get(RESERVED, {}), "visibility": PENDING, PENDING: mark}}
 
@@ -248,6 +258,8 @@ def pending_in(messages: Sequence[Message]) -> Pending | None:
         results={name: ToolResult(name, tools[name], said) for name, said in answered.items() if name in tools},  # type: ignore[arg-type]
         used=mark["used"],
         left=tuple((place, origin) for place, origin in mark["left"]),
+        via=tuple(mark["via"]),
+        form=mark.get("form"),
     )
 
 
@@ -282,10 +294,12 @@ def check_pending(message: Message, place: str) -> Mapping[str, Any]:
     for each in mark["left"]:
         if not (isinstance(each, list | tuple) and len(each) == 2 and type(each[0]) is int and type(each[1]) is str):
             raise ApprovalError(f"{place}.{RESERVED}.{PENDING}.left: must hold places and origins")
+    if not all(isinstance(each, str) for each in mark["via"]):
+        raise ApprovalError(f"{place}.{RESERVED}.{PENDING}.via: must hold names")
     return mark  # type: ignore[no-any-return]
 
 
-_MARK: Mapping[str, Any] = {"run": str, "calls": Mapping, "used": Mapping, "left": list | tuple}
+_MARK: Mapping[str, Any] = {"run": str, "calls": Mapping, "used": Mapping, "left": list | tuple, "via": list | tuple}
 _ABOUT = ("digest", "why", "reason")
 _COUNTS = ("steps", "rounds", "called")
 

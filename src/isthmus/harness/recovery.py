@@ -52,6 +52,10 @@ class Comeback:
         apart: whether it is a fork, so that it never gets there.
         replies: what the models replied so far.
         shims: what the shims kept when it stopped; None leaves what the state has.
+        over: the system text and the form of the agent that has the conversation, where it is not the first one.
+        maker: what makes the runs of that agent.
+        first: what makes the runs of the first one, where it is not the same.
+        watched: whether somebody reads the run's events.
     """
 
     messages: tuple[Message, ...]
@@ -71,9 +75,17 @@ class Comeback:
     apart: bool = False
     replies: tuple[StepResult, ...] = ()
     shims: Mapping[str, Any] | None = None
+    over: Record | None = None
+    maker: Any = None
+    first: Any = None
+    watched: bool = False
 
-    def again(self, first: Next) -> Next:
+    def again(self, first: Next, maker: Any) -> Next:
         """The machine where the run stopped.
+
+        Args:
+            first: the machine where the run begins, or began to wait.
+            maker: what makes the runs of the agent that had the conversation then.
 
         Raises:
             JournalError: the records do not follow from one another.
@@ -81,14 +93,15 @@ class Comeback:
         """
         state, effects = first
         state = changed(state, notes=(*state.notes, *self.notes))
-        steps = Replay(state, effects, docket=self.docket, context=self.context)
+        steps = Replay(state, effects, docket=self.docket, context=self.context, maker=maker)
+        steps.watched = self.watched
         for place, record in enumerate(self.records):
             steps.take(place, record)
         steps.settle()
         self.docket = replace(
             self.docket, results=steps.results, decisions=steps.decisions, started=frozenset(steps.started)
         )
-        self.replies, self.shims = tuple(steps.replies), steps.shims
+        self.replies, self.shims, self.maker = tuple(steps.replies), steps.shims, steps.maker
         effects = tuple(effect for effect in steps.effects if not isinstance(effect, Emit))
         if self.ended and not any(isinstance(effect, Done) for effect in effects):
             # It was cut in the middle of a reply, or before one, and what there was of that was handed out.
@@ -167,6 +180,7 @@ def from_journal(resume: Resume, state: RunState, *, journal: Journal | None, ag
         place=place,
         brief=begun["brief"],
         form=begun.get("form"),
+        over=begun.get("over"),
         ended=ended,
         committed=committed,
         apart=apart,
@@ -228,7 +242,7 @@ def begun_record(state: RunState, *, agent: str, messages: Sequence[Message], br
         messages: its transcript, with what is to be answered.
         brief: the system text.
         about: `form`, what the answer is to look like; `apart`, whether it is a fork; `decisions` of calls that wait at
-            the end of the transcript.
+            the end of the transcript; `over`, text and form of the agent that waited, where it had taken over.
     """
     decisions = about.pop("decisions", {})
     return {
@@ -260,7 +274,7 @@ def rewound(
     run_id: str,
     *,
     step: int | None,
-    first: Callable[[Sequence[Message], Pending | None], Next],
+    first: Callable[[Sequence[Message], Pending | None], tuple[Next, Any]],
 ) -> RunState:
     """The conversation as it stood in a run after so many replies, with the results of their calls.
 
@@ -268,7 +282,7 @@ def rewound(
         journal: where the run is.
         run_id: the run.
         step: how many replies; None is as far as it came.
-        first: begins the machine.
+        first: begins the machine, and says what makes the runs of the agent that had the conversation.
 
     Raises:
         JournalError: there is no such run.
@@ -284,7 +298,7 @@ def rewound(
     messages = tuple(begun["messages"]) if found is None else found.before
     results = {} if found is None else found.results
     back = Comeback(messages=messages, docket=Docket(results=results), pending=found, records=rest[:end])
-    machine, _ = back.again(first(messages, found))
+    machine, _ = back.again(*first(messages, found))
     unknown = {
         call.call_id or "": ToolResult(call.call_id or "", call.tool, UNKNOWN, "unknown")
         for call in machine.calls

@@ -8,12 +8,22 @@ from typing import Any, TypeAlias
 import msgspec
 
 from isthmus.harness.docket import Docket
-from isthmus.harness.effects import CallModel, Effect, Prepared, PrepareTurn, Replied, Report, RunTools, ToolsRan
+from isthmus.harness.effects import (
+    CallModel,
+    Effect,
+    HandOver,
+    Prepared,
+    PrepareTurn,
+    Replied,
+    Report,
+    RunTools,
+    ToolsRan,
+)
 from isthmus.harness.ephemeral import rejoined
 from isthmus.harness.errors import JournalError
 from isthmus.harness.history import Said
 from isthmus.harness.journal import Record
-from isthmus.harness.loop import advance
+from isthmus.harness.loop import advance, handed_over, not_handed_over
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.pending import Decision, checked, digest_of
 from isthmus.harness.steps import decoded_result, decoded_step
@@ -30,12 +40,14 @@ class Replay:
         effects: what it wants done first.
         docket: what is known of the calls that it begins with.
         context: the run's ephemeral messages, where they were given again.
+        maker: what makes the runs of the agent that has the conversation.
     """
 
     def __init__(
-        self, state: LoopState, effects: Sequence[Effect], *, docket: Docket, context: Sequence[Message]
+        self, state: LoopState, effects: Sequence[Effect], *, docket: Docket, context: Sequence[Message], maker: Any
     ) -> None:
         self.state, self.effects = state, effects
+        self.maker, self.watched = maker, False
         self.results = dict(docket.results)
         self.decisions = dict(docket.decisions)
         self.started: set[str] = set()
@@ -85,11 +97,13 @@ class Replay:
 
     def start(self, record: Record) -> None:
         """A tool was to run; a decision holds for one start."""
+        self._stays()
         self.started.add(record["call_id"])
         self.decisions.pop(record["call_id"], None)
 
     def result(self, record: Record) -> None:
         """A call was answered."""
+        self._stays()
         result = decoded_result(record["result"])
         self.results[result.call_id] = result
         self.started.discard(result.call_id)
@@ -104,8 +118,22 @@ class Replay:
         given = [Decision(**each) for each in record["decisions"]]
         self.decisions.update(checked(given, record["run"], digests=open_calls))
 
+    def handoff(self, record: Record) -> None:
+        """Another agent took over."""
+        effect = next((each for each in self.effects if isinstance(each, HandOver)), None)
+        if effect is None:
+            raise JournalError(f"a handoff to {record['tool']!r} where none was due: the agent has no such handoff now")
+        self.maker = self.maker.successor(effect.to.agent)
+        stands = handed_over(self.state, effect)
+        self.state, self.effects = self.maker.goes_on(stands, record, watched=self.watched)
+
     def nothing(self, record: Record) -> None:
         """Where the run stopped before."""
+
+    def _stays(self) -> None:
+        """A call that looks like a handoff was answered like any other: a shim withheld it, or had to wait."""
+        if any(isinstance(effect, HandOver) for effect in self.effects):
+            self.state, self.effects = not_handed_over(self.state)
 
     def _open(self) -> tuple[Call, ...]:
         return next((effect.calls for effect in self.effects if isinstance(effect, RunTools)), ())
@@ -119,6 +147,7 @@ _TAKING: Mapping[str, Callable[[Replay, Record], None]] = {
     "start": Replay.start,
     "result": Replay.result,
     "resumed": Replay.resumed,
+    "handoff": Replay.handoff,
     "paused": Replay.nothing,
     "stopped": Replay.nothing,
     "end": Replay.nothing,

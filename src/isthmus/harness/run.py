@@ -13,6 +13,7 @@ from msgspec.structs import replace as changed
 from isthmus.adapters.views import to_response
 from isthmus.chain.ledger import Attempt
 from isthmus.errors import ChainCut, TierError, TransientError, UnavailableError, UnclassifiedError
+from isthmus.harness.beginning import Announce, Begun, Heard, Todo
 from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import Runner
@@ -21,7 +22,6 @@ from isthmus.harness.effects import (
     Aborted,
     CallModel,
     Done,
-    Effect,
     Emit,
     Failed,
     Held,
@@ -31,7 +31,7 @@ from isthmus.harness.effects import (
     RunTools,
     ToolsRan,
 )
-from isthmus.harness.loop import Next, advance
+from isthmus.harness.loop import advance
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.observed import answered, around_tools, begun, ended
 from isthmus.harness.outcome import Outcome
@@ -48,33 +48,6 @@ from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability.scope import Operation, under
 
 AgentEvent: TypeAlias = Event | ToolResult
-
-
-@dataclass(slots=True)
-class Begun:
-    """The first step of a run, and what it has for all its steps."""
-
-    next: Next
-    context: ToolExecutionContext
-    crew: Crew | None = None
-    lead: Any = None
-    back: Comeback | None = None
-    log: RunLog | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """Tell those who attend the run of the model call that comes next."""
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """Tell them of its reply; None if it failed."""
-
-    step: StepResult | None
-
-
-Todo: TypeAlias = Effect | Announce | Heard
 
 
 def passes(error: Exception) -> bool:
@@ -155,6 +128,10 @@ class Run:
     def go_on(self, begun: Begun, runner: Runner | None) -> None:
         """Go on as another agent."""
         self._take(begun)
+        self.driven_by(runner)
+
+    def driven_by(self, runner: Runner | None) -> None:
+        """Make model calls anew as often as this says."""
         self.retries = _retries(runner)
 
     def _take(self, begun: Begun) -> None:

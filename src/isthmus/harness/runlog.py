@@ -113,6 +113,15 @@ class RunLog:
             self._known.add(result.call_id)
             await self._note(kind="result", result=encoded_result(result))
 
+    async def handoff(self, tool: str, about: Mapping[str, Any]) -> None:
+        """Another agent goes on.
+
+        Args:
+            tool: the handoff.
+            about: its system text, and the form of its answer.
+        """
+        await self._note(kind="handoff", tool=tool, **about)
+
     async def close(self, outcome: Outcome | None, *, failed: bool) -> None:
         """Write how the run ended, and take out what was for it alone; what cannot be written is logged."""
         if not self._opened:

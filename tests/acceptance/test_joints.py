@@ -1,0 +1,255 @@
+"""F13: where handoffs, journals, approval, shims and agents as tools meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from isthmus.harness import (
+    AgentDescriptor,
+    AgentSnapshot,
+    ApprovalError,
+    ApprovalShim,
+    DefaultAgent,
+    JournalError,
+    Limits,
+    RunnerHooks,
+    RunState,
+)
+from isthmus.models import Tools
+from support.journals import Tape
+from support.turns import Turns, asks, call, says
+
+RUN = "the run"
+
+
+class Desk:
+    """Tools, and what they did."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def look(self, what: str) -> str:
+        """Look at something."""
+        self.done.append(f"look {what}")
+        return f"{what} is fine"
+
+    def pay(self, to: str) -> str:
+        """Pay somebody."""
+        self.done.append(f"pay {to}")
+        return f"paid {to}"
+
+
+class Told(RunnerHooks):
+    """Writes down which agents begin and end."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def on_agent_start(self, run: Any) -> None:
+        """An agent begins."""
+        self.said.append(f"+{run.agent}")
+
+    def on_agent_end(self, run: Any, result: Any) -> None:
+        """An agent ends."""
+        self.said.append(f"-{run.agent}")
+
+
+FIRST = (asks(call("look", "c1", what="bill")), asks(call("cashier", "c2", task="Pay Ann.")))
+SECOND = (asks(call("pay", "c1", to="Ann")), asks(call("boss", "c3")))
+THIRD = (asks(call("look", "c9", what="sum")), says("All is done."))
+
+
+class Team:
+    """Three agents, of which each hands over to the next; each with a model of its own."""
+
+    def __init__(self, desk: Desk, played: tuple[int, int, int] = (0, 0, 0), **settings: Any) -> None:
+        self.models = [Turns(*turns[count:]) for turns, count in zip((FIRST, SECOND, THIRD), played, strict=True)]
+        asking = settings.pop("asking", {})
+        shims = {name: [ApprovalShim(policy)] for name, policy in asking.items()}
+        boss = AgentDescriptor(
+            name="boss", model=self.models[2], instructions="You lead.", tools=[desk.look], shims=shims.get("boss", [])
+        )
+        cashier = AgentDescriptor(
+            name="cashier",
+            model=self.models[1],
+            instructions="You pay.",
+            tools=[desk.pay],
+            handoffs=[boss],
+            shims=shims.get("cashier", []),
+        )
+        clerk = AgentDescriptor(
+            name="clerk",
+            model=self.models[0],
+            instructions="You look.",
+            tools=[desk.look],
+            handoffs=[cashier],
+            shims=shims.get("clerk", []),
+        )
+        self.agent = DefaultAgent(descriptor=clerk, **settings)
+
+    @property
+    def asked(self) -> list[int]:
+        """How often each model was asked."""
+        return [len(model.seen) for model in self.models]
+
+
+def begin() -> RunState:
+    """A conversation whose run has a name."""
+    return RunState(history=[{"role": "user", "content": "go"}], task_id=RUN)
+
+
+async def test_a_journalled_run_that_hands_over_goes_on_from_every_record() -> None:
+    """Cut anywhere, the agent that had the conversation goes on: no reply is asked for, no tool run, twice."""
+    desk, tape = Desk(), Tape()
+    whole = await Team(desk, journal=tape).agent.run(begin())
+    assert (whole.text, desk.done) == ("All is done.", ["look bill", "pay Ann", "look sum"])
+    of_model = [0, 0, 1, 1, 2, 2]
+    for count in range(1, len(tape.load(RUN)) + 1):
+        records = tape.load(RUN)[:count]
+        kinds = [each["kind"] for each in records]
+        began = {each["call_id"] for each in records if each["kind"] == "start"}
+        finished = {each["result"]["call_id"] for each in records if each["kind"] == "result"}
+        replies = kinds.count("reply")
+        played = tuple(of_model[:replies].count(each) for each in range(3))
+        again, journal = Desk(), tape.cut(RUN, count)
+        team = Team(again, played, journal=journal)  # type: ignore[arg-type]
+        result = await team.agent.resume(RUN)
+        if began - finished:
+            assert [each.why for each in result.pending] == ["unknown"], kinds
+            team = Team(again, played, journal=journal)  # type: ignore[arg-type]
+            result = await team.agent.resume(RUN, decisions=[each.approve() for each in result.pending])
+        assert result.messages == whole.messages, kinds
+        assert (result.text, result.turn_count) == ("All is done.", 6)
+        assert team.asked == [2 - each for each in played], kinds
+        assert len(again.done) == 3 - len(finished)
+        assert journal.kinds(RUN)[-1] == "end"
+        briefs = [model.seen[0].brief for model in team.models if model.seen]
+        assert briefs == [b for b, n in zip(("You look.", "You pay.", "You lead."), played, strict=True) if n < 2]
+
+
+async def test_a_resumed_run_begins_as_the_agent_that_had_it() -> None:
+    """Hooks are told of the agent at work alone, and the conversation keeps the first one's instructions."""
+    tape = Tape()
+    await Team(Desk(), journal=tape).agent.run(begin())
+    place = tape.kinds(RUN).index("handoff") + 1
+    hooks = Told()
+    team = Team(Desk(), (2, 0, 0), journal=tape.cut(RUN, place), hooks=hooks)
+    result = await team.agent.resume(RUN)
+    assert hooks.said == ["+cashier", "-cashier", "+boss", "-boss"]
+    assert result.run_state.instructions == "You look."
+
+
+async def test_a_handoff_that_is_gone_is_no_guess() -> None:
+    """An agent without the handoff that the journal has does not go on as somebody else."""
+    tape = Tape()
+    await Team(Desk(), journal=tape).agent.run(begin())
+    place = tape.kinds(RUN).index("handoff") + 1
+    alone = AgentDescriptor(name="clerk", model=Turns(says("hm")), tools=[Desk().look])
+    with pytest.raises(JournalError, match="cashier"):
+        await DefaultAgent(descriptor=alone, journal=tape.cut(RUN, place)).resume(RUN)
+
+
+async def test_a_rewound_run_has_its_handoffs() -> None:
+    """The state at a step behind a handoff is the transcript up to there."""
+    tape = Tape()
+    whole = await Team(Desk(), journal=tape).agent.run(begin())
+    team = Team(Desk(), journal=tape)
+    for step, length in ((0, 1), (1, 3), (2, 6), (3, 8), (4, 11), (6, 14)):
+        assert tuple(team.agent.rewind(RUN, step=step).history) == whole.messages[:length], step
+
+
+async def test_a_run_that_waits_after_a_handoff_goes_on_as_the_agent_that_asked() -> None:
+    """The mark says who asks; a snapshot in another process is enough."""
+    desk, asking = Desk(), {"cashier": {"pay": "ask"}}
+    team = Team(desk, asking=asking)
+    stopped = await team.agent.run("go")
+    assert [each.tool for each in stopped.pending] == ["pay"]
+    kept = AgentSnapshot.from_json(team.agent.snapshot().to_json())
+    hooks = Told()
+    team = Team(desk, (2, 1, 0), asking=asking, snapshot=kept, hooks=hooks)
+    result = await team.agent.resume(decisions=[stopped.pending[0].approve()])
+    assert (result.text, desk.done) == ("All is done.", ["look bill", "pay Ann", "look sum"])
+    assert team.asked == [0, 1, 2]
+    assert team.models[1].seen[0].brief == "You pay."
+    assert hooks.said == ["+cashier", "-cashier", "+boss", "-boss"]
+    assert result.run_state.instructions == "You look."
+
+
+async def test_a_run_that_waits_twice_after_two_handoffs() -> None:
+    """A resume of a resume knows the whole way."""
+    desk, asking = Desk(), {"cashier": {"pay": "ask"}, "boss": {"look": "ask"}}
+    team = Team(desk, asking=asking)
+    result = await team.agent.run("go")
+    for played in ((2, 1, 0), (2, 2, 1)):
+        kept = AgentSnapshot.from_json(team.agent.snapshot().to_json())
+        team = Team(desk, played, asking=asking, snapshot=kept)
+        result = await team.agent.resume(decisions=[each.approve() for each in result.pending])
+    assert (result.text, desk.done) == ("All is done.", ["look bill", "pay Ann", "look sum"])
+
+
+async def test_a_decision_after_a_handoff_survives_a_crash() -> None:
+    """With a journal, too, the resumed run is the asking agent's, from each of its records."""
+    asking = {"cashier": {"pay": "ask"}}
+    tape = Tape()
+    desk = Desk()
+    first = Team(desk, journal=tape, asking=asking)
+    stopped = await first.agent.run(begin())
+    decisions = [stopped.pending[0].approve()]
+    kept = first.agent.snapshot()
+    before = len(tape.load(RUN))
+    whole = await Team(desk, (2, 1, 0), asking=asking, snapshot=kept, journal=tape).agent.resume(decisions=decisions)
+    assert whole.text == "All is done."
+    of_model = [1, 2, 2]
+    for count in range(before + 1, len(tape.load(RUN)) + 1):
+        records = tape.load(RUN)[before:count]
+        replies = [each["kind"] for each in records].count("reply")
+        played = (2, *(have + of_model[:replies].count(place) for place, have in ((1, 1), (2, 0))))
+        kept = {"journal": tape.cut(RUN, count), "run_state": RunState(revision=2)}
+        team = Team(Desk(), played, asking=asking, **kept)  # type: ignore[arg-type]
+        result = await team.agent.resume(RUN, uncertain="rerun")
+        assert result.messages == whole.messages, count
+        assert team.asked[0] == 0
+
+
+async def test_a_run_that_waits_for_an_agent_that_is_gone_says_so() -> None:
+    """Who was to go on is named, and nothing runs."""
+    desk, asking = Desk(), {"cashier": {"pay": "ask"}}
+    team = Team(desk, asking=asking)
+    stopped = await team.agent.run("go")
+    alone = AgentDescriptor(name="clerk", model=Turns(says("hm")), tools=[desk.pay])
+    agent = DefaultAgent(descriptor=alone, snapshot=team.agent.snapshot())
+    with pytest.raises(ApprovalError, match="'cashier'"):
+        await agent.resume(decisions=[stopped.pending[0].approve()])
+    assert desk.done == ["look bill"]
+
+
+async def test_the_steps_before_a_pause_count_after_a_handoff() -> None:
+    """A run that waited, went on and was handed over has no steps anew."""
+    desk = Desk()
+    other = AgentDescriptor(name="cashier", model=Turns(asks(call("look", what="x"))), tools=[desk.look])
+    model = Turns(asks(call("pay", to="Ann")), asks(call("cashier", "c2")))
+    made = AgentDescriptor(
+        name="clerk", model=model, tools=[desk.pay], handoffs=[other], shims=[ApprovalShim({"pay": "ask"})]
+    )
+    agent = DefaultAgent(descriptor=made, limits=Limits(max_steps=4))
+    stopped = await agent.run("go")
+    result = await agent.resume(decisions=[stopped.pending[0].approve()])
+    assert result.outcome.reason == "budget-steps"
+    assert (stopped.turn_count, result.turn_count) == (1, 3)
+
+
+async def test_a_withheld_handoff_is_answered_like_any_tool_and_replays() -> None:
+    """A call of a handoff with wrong arguments is a result in the journal, and no handoff."""
+    tape = Tape()
+    other = AgentDescriptor(name="cashier", model=Turns(says("no")))
+    turns = (asks(call("cashier", "c1", task=3)), says("I stay."))
+    made = AgentDescriptor(name="clerk", model=Turns(*turns), tools=Tools([]), handoffs=[other])
+    whole = await DefaultAgent(descriptor=made, journal=tape).run(begin())
+    assert whole.text == "I stay."
+    for count in range(1, len(tape.load(RUN)) + 1):
+        played = tape.kinds(RUN)[:count].count("reply")
+        made = AgentDescriptor(name="clerk", model=Turns(*turns[played:]), tools=Tools([]), handoffs=[other])
+        result = await DefaultAgent(descriptor=made, journal=tape.cut(RUN, count)).resume(RUN)
+        assert result.messages == whole.messages
