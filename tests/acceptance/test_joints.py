@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from isthmus.harness import (
     AgentDescriptor,
@@ -14,6 +16,8 @@ from isthmus.harness import (
     DefaultAgent,
     JournalError,
     Limits,
+    PlanShim,
+    Resume,
     RunnerHooks,
     RunState,
 )
@@ -253,3 +257,187 @@ async def test_a_withheld_handoff_is_answered_like_any_tool_and_replays() -> Non
         made = AgentDescriptor(name="clerk", model=Turns(*turns[played:]), tools=Tools([]), handoffs=[other])
         result = await DefaultAgent(descriptor=made, journal=tape.cut(RUN, count)).resume(RUN)
         assert result.messages == whole.messages
+
+
+def office(desk: Desk, turns: tuple[Any, Any], *, parallel: bool = False, deep: bool = False, **settings: Any) -> Any:
+    """An agent that looks by itself, and for whom another one pays, once it may; that one may work for a third."""
+    payer = AgentDescriptor(
+        name="payer",
+        model=Turns(*turns[1]),
+        instructions="You pay.",
+        tools=[desk.pay],
+        shims=[ApprovalShim({"pay": "ask"}), PlanShim()],
+    )
+    if deep:
+        payer = AgentDescriptor(
+            name="middle", model=Turns(asks(call("payer", "m1")), says("Passed on.")), tools=[payer.as_tool()]
+        )
+    made = AgentDescriptor(
+        name="clerk",
+        model=Turns(*turns[0]),
+        tools=Tools([desk.look, payer.as_tool(name="payer")], parallel_tool_calls=parallel),
+        shims=settings.pop("shims", ()),
+    )
+    return DefaultAgent(descriptor=made, **settings)
+
+
+OF_CLERK = (asks(call("look", "c1", what="bill"), call("payer", "c2")), says("Paid."))
+STEPS = [{"text": "Pay", "status": "in_progress"}]
+OF_PAYER = (
+    asks(call("write_plan", "c1", steps=STEPS)),
+    asks(call("pay", "c1", to="Ann")),
+    asks(call("pay", "c2", to="Bo")),
+    says("Both are paid."),
+)
+
+
+def answers(messages: Any) -> list[tuple[str, str]]:
+    """What the tools said."""
+    return [(each["tool_call_id"], each["content"]) for each in messages if each["role"] == "tool"]
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("deep", [False, True])
+async def test_an_agent_that_waits_makes_those_wait_for_whom_it_works(parallel: bool, deep: bool) -> None:
+    """Its requests stand in the result of the run at the root; each resume, in another process, goes on there."""
+    desk = Desk()
+    agent = office(desk, (OF_CLERK, OF_PAYER), parallel=parallel, deep=deep)
+    stopped = await agent.run("go")
+    for place, done in ((2, ["pay Ann"]), (3, ["pay Ann", "pay Bo"])):
+        assert (stopped.outcome.outcome, stopped.outcome.reason) == ("cut", "approval")
+        (request,) = stopped.pending
+        assert (request.tool, request.why) == ("pay", "approval")
+        assert request.run != stopped.run_state.task_id
+        kept = AgentSnapshot.from_json(agent.snapshot().to_json())
+        agent = office(desk, (OF_CLERK[1:], OF_PAYER[place:]), parallel=parallel, deep=deep, snapshot=kept)
+        if deep:
+            middle = agent.descriptor.tools.normalized_tools[1].handler.agent
+            middle.model.turns = middle.model.turns[1:]
+        stopped = await agent.resume(decisions=[request.approve()])
+        assert desk.done == ["look bill", *done]
+    said = "Passed on." if deep else "Both are paid."
+    assert (stopped.text, answers(stopped.messages)) == ("Paid.", [("c1", "bill is fine"), ("c2", said)])
+    assert "_isthmus" not in str(stopped.messages)
+
+
+async def test_what_an_agent_that_waits_kept_is_there_when_it_goes_on() -> None:
+    """Its plan and its transcript are the same as in a run that did not wait; hooks and events are told in pairs."""
+    desk, hooks = Desk(), Told()
+    agent = office(desk, (OF_CLERK, OF_PAYER), hooks=hooks)
+    kinds: list[tuple[str, str]] = []
+
+    async def seen(stream: Any) -> Any:
+        async with stream:
+            async for event in stream:
+                if event.kind in ("tool_start", "tool_end", "tool_approval", "agent_start", "agent_end"):
+                    kinds.append((event.kind, event.agent))
+            return await stream.result()
+
+    result = await seen(agent.run_events("go"))
+    assert kinds[-4:] == [
+        ("tool_approval", "payer"),
+        ("agent_end", "payer"),
+        ("tool_end", "clerk"),
+        ("agent_end", "clerk"),
+    ]
+    model = agent.descriptor.tools.normalized_tools[1].handler.agent.model
+    while result.pending:
+        result = await seen(agent.run_events(Resume(decisions=[each.approve() for each in result.pending])))
+    assert [kinds.count((kind, "clerk")) for kind in ("tool_start", "tool_end")] == [4, 4]
+    assert hooks.said.count("+payer") == hooks.said.count("-payer") == 3
+    assert [each["content"] for each in model.seen[-1].messages if each["role"] == "tool"][1:] == [
+        "paid Ann",
+        "paid Bo",
+    ]
+    assert [len(ctx.messages) for ctx in model.seen] == [1, 3, 5, 7]
+
+
+async def test_several_agents_that_wait_are_decided_together() -> None:
+    """A request of each; one that is not decided is named, and nothing runs."""
+    desk = Desk()
+    turns = (asks(call("payer", "c1"), call("payer", "c2")), says("Paid."))
+    agent = office(desk, (turns, ()), parallel=True)
+    handler = agent.descriptor.tools.normalized_tools[1].handler
+    handler.agent.model.turns = [asks(call("pay", "p", to="Ann")), asks(call("pay", "p", to="Bo")), says("ok")]
+    stopped = await agent.run("go")
+    assert [each.arguments["to"] for each in stopped.pending] == ["Ann", "Bo"]
+    assert len({each.run for each in stopped.pending}) == 2
+    with pytest.raises(ApprovalError, match="no decision"):
+        await agent.resume(decisions=[stopped.pending[0].approve()])
+    with pytest.raises(ApprovalError, match="is of run"):
+        await agent.resume(decisions=[replace(each.approve(), run="other") for each in stopped.pending])
+    assert desk.done == []
+    result = await agent.resume(decisions=[stopped.pending[0].approve(), stopped.pending[1].refuse("no")])
+    assert (result.text, desk.done) == ("Paid.", ["pay Ann"])
+
+
+async def test_an_agent_whose_own_call_waited_first() -> None:
+    """Leave for the agent, with other arguments, then leave for what it does: each is asked once."""
+
+    class Whom(BaseModel):
+        who: str
+
+    desk = Desk()
+    payer = AgentDescriptor(
+        name="payer",
+        model=Turns(asks(call("pay", to="Ann")), says("ok")),
+        tools=[desk.pay],
+        shims=[ApprovalShim({"pay": "ask"})],
+    )
+    model = Turns(asks(call("payer", "c1", who="Ann")), says("Paid."))
+    tool = payer.as_tool(args_model=Whom)
+    made = AgentDescriptor(name="clerk", model=model, tools=[tool], shims=[ApprovalShim({"payer": "ask"})])
+    agent = DefaultAgent(descriptor=made)
+    first = await agent.run("go")
+    second = await agent.resume(decisions=[first.pending[0].approve({"who": "Bo"})])
+    assert payer.model.seen[0].messages[0]["content"] == '{"who":"Bo"}'
+    assert [each.tool for each in second.pending] == ["pay"]
+    result = await agent.resume(decisions=[second.pending[0].approve()])
+    assert (result.text, desk.done) == ("Paid.", ["pay Ann"])
+    assert '{"who":"Bo"}' in answers(result.messages)[0][1]
+
+
+async def test_an_agent_that_waits_survives_a_crash() -> None:
+    """With a journal: before its decision it waits again, after it nothing that is recorded happens twice."""
+    desk, tape = Desk(), Tape()
+    agent = office(desk, (OF_CLERK, OF_PAYER[1:2] + OF_PAYER[3:]), journal=tape)
+    stopped = await agent.run(begin())
+    assert "start" in tape.kinds(RUN)
+    whole = len(tape.load(RUN))
+    again = office(Desk(), (OF_CLERK[1:], OF_PAYER[3:]), journal=tape.cut(RUN, whole - 1))
+    waits = await again.resume(RUN)
+    assert [each.tool for each in waits.pending] == ["pay"]
+    assert waits.pending == stopped.pending
+    result = await again.resume(RUN, decisions=[waits.pending[0].approve()])
+    assert (result.text, answers(result.messages)[-1]) == ("Paid.", ("c2", "Both are paid."))
+    ended = await agent.resume(decisions=[stopped.pending[0].approve()])
+    assert (ended.text, desk.done) == ("Paid.", ["look bill", "pay Ann"])
+    for count in range(whole + 1, len(tape.load(RUN)) + 1):
+        journal = tape.cut(RUN, count)
+        kinds = journal.kinds(RUN)[whole:]
+        calm = Desk()
+        left = (OF_CLERK[1:], OF_PAYER[3:])
+        third = office(calm, left, journal=journal, run_state=RunState(revision=2))
+        result = await third.resume(RUN)
+        if result.pending:
+            assert ([each.why for each in result.pending], kinds[-1]) == (["unknown"], "start")
+            assert calm.done == []
+        else:
+            assert result.messages == ended.messages
+            assert calm.done == (["pay Ann"] if "result" not in kinds else [])
+
+
+async def test_an_agent_works_for_a_run_that_is_taken_up() -> None:
+    """What a resumed run is told is not told to those who work for it."""
+    desk = Desk()
+    helper = AgentDescriptor(name="helper", model=Turns(says("helped")), tools=None)
+    made = AgentDescriptor(
+        name="clerk",
+        model=Turns(asks(call("helper", "c1")), says("done")),
+        tools=[desk.look, helper.as_tool()],
+        shims=[ApprovalShim({"helper": "ask"})],
+    )
+    agent = DefaultAgent(descriptor=made)
+    stopped = await agent.run("go")
+    result = await agent.resume(decisions=[stopped.pending[0].approve()])
+    assert answers(result.messages) == [("c1", "helped")]

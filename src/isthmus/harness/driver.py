@@ -16,7 +16,8 @@ from isthmus.harness.crew import Crew, together
 from isthmus.harness.effects import CallModel, HandOver
 from isthmus.harness.handover import hand_over, take_up
 from isthmus.harness.observed import started
-from isthmus.harness.run import AgentEvent, Run, raise_failure
+from isthmus.harness.outcome import raise_failure
+from isthmus.harness.run import AgentEvent, Run
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.state import RunState
 from isthmus.models.events import Text

@@ -147,8 +147,10 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
             "tools": dict(self.used),
         }
         form = None if self.repair is None else self.repair.schema.response_format()
-        about = {"used": used, "left": [list(each) for each in places_of(self.messages)], "form": form}
-        marked = held(self.messages[-1], run=run, asked=asked, about={**about, "via": list(self.via)})
+        about: dict[str, Any] = {"used": used, "left": [list(each) for each in places_of(self.messages)], "form": form}
+        outcomes = {name: each.outcome for name, each in results.items()}
+        about |= {"via": list(self.via), "outcomes": outcomes}
+        marked = held(self.messages[-1], run=run, asked=asked, about=about)
         answers = [
             tool_message(call.call_id or "", results[call.call_id or ""].content, name=call.tool)
             for call in self.calls

@@ -50,10 +50,15 @@ def ended(run: Operation | None, context: ToolExecutionContext, *, outcome: Outc
         run.forget()
 
 
-def around_tools(run: Operation | None) -> Around | None:
-    """What tells of each tool of a run, and makes it current inside its handler; None where nobody listens."""
+def around_tools(run: Operation | None, marked: Callable[[ToolResult], ToolResult] | None) -> Around | None:
+    """What tells of each tool of a run, and makes it current inside its handler; None where nobody listens.
+
+    Args:
+        run: the run.
+        marked: a result as it is told; None leaves it.
+    """
     if run is None:
-        return None
+        return None if marked is None else _marking(marked)
 
     async def around(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         op, begun = Operation(parent=run), monotonic()
@@ -62,6 +67,7 @@ def around_tools(run: Operation | None) -> Around | None:
         try:
             with under(op):
                 result = await ran()
+            result = result if marked is None else marked(result)
             outcome, op.answer = result.outcome, result.content
             return result
         finally:
@@ -76,6 +82,13 @@ def around_tools(run: Operation | None) -> Around | None:
                 )
             )
             op.forget()
+
+    return around
+
+
+def _marking(marked: Callable[[ToolResult], ToolResult]) -> Around:
+    async def around(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        return marked(await ran())
 
     return around
 

@@ -335,7 +335,7 @@ class Recipe:
                 brief=request.brief,
                 form=_form(request),
                 apart=apart,
-                decisions={} if back is None else back.docket.decisions,
+                decisions=() if back is None else back.given,
                 over=None if back is None else back.over,
             )
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace as changed
 
 from isthmus.adapters.views import to_response
+from isthmus.harness.decisions import Decision
 from isthmus.harness.docket import Docket
 from isthmus.harness.effects import (
     Done,
@@ -19,7 +20,7 @@ from isthmus.harness.errors import ApprovalError, JournalError, StateConflictErr
 from isthmus.harness.history import NOT_EXECUTED, UNKNOWN
 from isthmus.harness.journal import Journal, Record
 from isthmus.harness.loop import Next
-from isthmus.harness.pending import Decision, Pending, pending_in, unheld
+from isthmus.harness.pending import Pending, pending_in, unheld
 from isthmus.harness.replay import Replay
 from isthmus.harness.resume import Resume
 from isthmus.harness.runlog import VERSION
@@ -37,6 +38,7 @@ class Comeback:
     Args:
         messages: what it begins with, up to calls that wait.
         docket: what is known of the calls that it stopped at.
+        given: the decisions, of all calls that waited.
         pending: the calls that wait behind the messages.
         tail: the calls that wait, as they stand in the transcript, and the results behind them.
         notes: what is missing.
@@ -60,6 +62,7 @@ class Comeback:
 
     messages: tuple[Message, ...]
     docket: Docket = field(default_factory=Docket)
+    given: Sequence[Decision] = ()
     pending: Pending | None = None
     tail: tuple[Message, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -99,7 +102,11 @@ class Comeback:
             steps.take(place, record)
         steps.settle()
         self.docket = replace(
-            self.docket, results=steps.results, decisions=steps.decisions, started=frozenset(steps.started)
+            self.docket,
+            results=steps.results,
+            decisions=steps.decisions,
+            waiting=steps.waiting,
+            started=frozenset(steps.started),
         )
         self.replies, self.shims, self.maker = tuple(steps.replies), steps.shims, steps.maker
         effects = tuple(effect for effect in steps.effects if not isinstance(effect, Emit))
@@ -117,12 +124,13 @@ def from_conversation(resume: Resume, state: RunState, *, found: Pending | None)
     """
     if found is None:
         raise ApprovalError("no call waits for a decision here: it was decided before, or never asked about")
-    decisions = found.decided(resume.decisions)
+    decisions, waiting = found.decided(resume.decisions)
     before, notes = rejoined(found.before, found.left, context=resume.context)
     state.task_id = found.run
     return Comeback(
         messages=before,
-        docket=Docket(results=found.results, decisions=decisions),
+        docket=Docket(results=found.results, decisions=decisions, waiting=waiting),
+        given=resume.decisions,
         pending=found,
         tail=tuple(state.history[len(found.before) :]),
         notes=notes,
@@ -157,6 +165,7 @@ def from_journal(resume: Resume, state: RunState, *, journal: Journal | None, ag
     _become(state, begun, run_id)
     found = pending_in(messages)
     earlier = [Decision(**each) for each in begun["decisions"]]
+    decided, waiting = ({}, {}) if found is None else found.decided(earlier)
     last = rest[-1] if rest else {}
     ended = f"{last.get('outcome')}, {last.get('reason')}" if last.get("kind") == "end" else ""
     opening = {
@@ -169,7 +178,8 @@ def from_journal(resume: Resume, state: RunState, *, journal: Journal | None, ag
         messages=messages if found is None else found.before,
         docket=Docket(
             results={} if found is None else found.results,
-            decisions={each.call_id: each for each in earlier},
+            decisions=decided,
+            waiting=waiting,
             uncertain=resume.uncertain,
         ),
         pending=found,
@@ -244,7 +254,7 @@ def begun_record(state: RunState, *, agent: str, messages: Sequence[Message], br
         about: `form`, what the answer is to look like; `apart`, whether it is a fork; `decisions` of calls that wait at
             the end of the transcript; `over`, text and form of the agent that waited, where it had taken over.
     """
-    decisions = about.pop("decisions", {})
+    decisions = about.pop("decisions", ())
     return {
         "kind": "begun",
         "v": VERSION,
@@ -257,7 +267,7 @@ def begun_record(state: RunState, *, agent: str, messages: Sequence[Message], br
             "turn_count": state.turn_count,
             "revision": state.revision,
         },
-        "decisions": [each.to_dict() for each in decisions.values()],
+        "decisions": [each.to_dict() for each in decisions],
         **about,
     }
 

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from isthmus.harness.decisions import Decision, checked, digest_of
 from isthmus.harness.docket import Docket
 from isthmus.harness.effects import (
     CallModel,
@@ -25,7 +26,7 @@ from isthmus.harness.history import Said
 from isthmus.harness.journal import Record
 from isthmus.harness.loop import advance, handed_over, not_handed_over
 from isthmus.harness.loopstate import LoopState
-from isthmus.harness.pending import Decision, checked, digest_of
+from isthmus.harness.pending import Waiting, shared_out
 from isthmus.harness.steps import decoded_result, decoded_step
 from isthmus.models.events import Call, StepResult
 
@@ -50,6 +51,7 @@ class Replay:
         self.maker, self.watched = maker, False
         self.results = dict(docket.results)
         self.decisions = dict(docket.decisions)
+        self.waiting = dict(docket.waiting)
         self.started: set[str] = set()
         self.replies: list[StepResult] = []
         self.shims: Mapping[str, Any] | None = None
@@ -100,6 +102,7 @@ class Replay:
         self._stays()
         self.started.add(record["call_id"])
         self.decisions.pop(record["call_id"], None)
+        self.waiting.pop(record["call_id"], None)
 
     def result(self, record: Record) -> None:
         """A call was answered."""
@@ -108,6 +111,11 @@ class Replay:
         self.results[result.call_id] = result
         self.started.discard(result.call_id)
 
+    def waits(self, record: Record) -> None:
+        """An agent waits that works for the run."""
+        self.started.discard(record["call_id"])
+        self.waiting[record["call_id"]] = Waiting(**record["inner"])
+
     def resumed(self, record: Record) -> None:
         """The run was taken up, with decisions of the calls that were open."""
         open_calls = {
@@ -115,7 +123,8 @@ class Replay:
             for call in self._open()
             if call.call_id not in self.results
         }
-        given = [Decision(**each) for each in record["decisions"]]
+        open_calls = {name: digest for name, digest in open_calls.items() if name not in self.waiting}
+        given, self.waiting = shared_out([Decision(**each) for each in record["decisions"]], self.waiting)
         self.decisions.update(checked(given, record["run"], digests=open_calls))
 
     def handoff(self, record: Record) -> None:
@@ -147,6 +156,7 @@ _TAKING: Mapping[str, Callable[[Replay, Record], None]] = {
     "start": Replay.start,
     "result": Replay.result,
     "resumed": Replay.resumed,
+    "waits": Replay.waits,
     "handoff": Replay.handoff,
     "paused": Replay.nothing,
     "stopped": Replay.nothing,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -12,11 +12,12 @@ from msgspec.structs import replace as changed
 
 from isthmus.adapters.views import to_response
 from isthmus.chain.ledger import Attempt
-from isthmus.errors import ChainCut, TierError, TransientError, UnavailableError, UnclassifiedError
+from isthmus.errors import ChainCut, TierError, UnclassifiedError
+from isthmus.harness.agenttool import WAITING
 from isthmus.harness.beginning import Announce, Begun, Heard, Todo
 from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew
-from isthmus.harness.descriptor import Runner
+from isthmus.harness.descriptor import Runner, retries_of
 from isthmus.harness.docket import Docket, Plan, planned_round
 from isthmus.harness.effects import (
     Aborted,
@@ -34,8 +35,9 @@ from isthmus.harness.effects import (
 from isthmus.harness.loop import advance
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.observed import answered, around_tools, begun, ended
-from isthmus.harness.outcome import Outcome
+from isthmus.harness.outcome import Outcome, raise_failure
 from isthmus.harness.passage import Passage
+from isthmus.harness.pending import Question, Waiting
 from isthmus.harness.recovery import Comeback, claimed
 from isthmus.harness.result import RunResult
 from isthmus.harness.runevents import RunEvent
@@ -48,11 +50,6 @@ from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability.scope import Operation, under
 
 AgentEvent: TypeAlias = Event | ToolResult
-
-
-def passes(error: Exception) -> bool:
-    """Whether an error is of a kind that passes."""
-    return isinstance(error, TransientError | UnavailableError)
 
 
 @dataclass(slots=True)
@@ -115,7 +112,7 @@ class Run:
     def of(cls, begun: Begun, before: RunState, *, runner: Runner | None) -> Run:
         """A run at its beginning."""
         state, effects = begun.next
-        run = cls(state, deque(effects), begun.context, begun.crew, before, retries=_retries(runner), lead=begun.lead)
+        run = cls(state, deque(effects), begun.context, begun.crew, before, retries=retries_of(runner), lead=begun.lead)
         run._come_back(begun)
         return run
 
@@ -132,7 +129,7 @@ class Run:
 
     def driven_by(self, runner: Runner | None) -> None:
         """Make model calls anew as often as this says."""
-        self.retries = _retries(runner)
+        self.retries = retries_of(runner)
 
     def _take(self, begun: Begun) -> None:
         (self.state, effects), self.context, self.crew = begun.next, begun.context, begun.crew
@@ -281,16 +278,14 @@ class Run:
                 model=self.active,
                 run_id=self.context.run_id or "",
             )
+            async for known in self._known(effect, plan):
+                yield known
             if plan is not None and plan.asked:
                 self.report(Held(self.context.run_id or "", plan.asked, plan.answered))
             else:
                 async for event in self._run_tools(effect, plan):
                     yield event
-                if self.lead is not None:
-                    self.collect()
-                self.report(ToolsRan(self.results))
-                if self.crew is not None:
-                    self.crew.at("tool_round_end", self.state)
+                self._ran()
         elif self.crew is not None:
             await self._attend(self.crew, effect)
         for told in self.told():
@@ -300,7 +295,8 @@ class Run:
         """What is to be read of those who attend the run."""
         return () if self.crew is None else self.crew.events()
 
-    async def _run_tools(self, effect: RunTools, plan: Plan | None) -> AsyncGenerator[AgentEvent | RunEvent, None]:
+    async def _known(self, effect: RunTools, plan: Plan | None) -> AsyncGenerator[ToolResult, None]:
+        """The answers of calls that are not run; those that an earlier life of the run had told are not told again."""
         calls = {call.call_id or "": call for call in effect.calls}
         for known in () if plan is None else plan.answered.values():
             if self.docket is not None and known.call_id in self.docket.results:
@@ -308,9 +304,24 @@ class Run:
             else:
                 await self._answered(calls[known.call_id], known)
                 yield known
+
+    def _ran(self) -> None:
+        """Report a round; an agent that waits holds the run up as a call of its own would."""
+        waiting: dict[str, Waiting] = {}
+        if self.lead is not None:
+            self.collect()
+            waiting = self.lead.waiting
+        asked = {name: Question(inner=each) for name, each in waiting.items()}
+        results = {result.call_id: result for result in self.results}
+        self.report(Held(self.context.run_id or "", asked, results) if asked else ToolsRan(self.results))
+        if self.crew is not None:
+            self.crew.at("tool_round_end", self.state)
+
+    async def _run_tools(self, effect: RunTools, plan: Plan | None) -> AsyncGenerator[AgentEvent | RunEvent, None]:
+        calls = {call.call_id or "": call for call in effect.calls}
         self.docket = None
         if self.lead is not None:
-            self.lead.active = self.active
+            self.lead.round(self.active, plan)
         run = effect.calls if plan is None else plan.run
         results = ToolExecutor(around=self._around(plan)).results(
             run, tools=effect.tools, context=self.context, used=effect.used, on_tool_start=self._starts
@@ -322,21 +333,21 @@ class Run:
                 async for item in events:
                     if isinstance(item, ToolResult):
                         item = item if plan is None else plan.shown(item)
+                        if item.outcome == WAITING:
+                            if self.crew is not None:
+                                await self.crew.tool_ends(calls[item.call_id], item)
+                            continue
                         await self._answered(calls[item.call_id], item)
                     yield item
 
     def _around(self, plan: Plan | None) -> Around | None:
         """What tells of each tool, and writes its result as soon as it is there."""
-        told, log = around_tools(self.op), self.log
+        log, lead = self.log, self.lead
+        told = around_tools(self.op, None if lead is None else lead.marked)
         if log is None:
             return told
-
-        async def recorded(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-            result = await (ran() if told is None else told(call, ran))
-            await log.result(result if plan is None else plan.shown(result))
-            return result
-
-        return recorded
+        waiting = {} if lead is None else lead.waiting
+        return log.recording(told, (plan or Plan()).shown, waiting=waiting)
 
     async def _answered(self, call: Call, result: ToolResult) -> None:
         self.results = (*self.results, result)
@@ -384,13 +395,3 @@ class Run:
             return Aborted(results=self.results, started=self.started)
         step = self.passage.read(self.reading.partial(UnclassifiedError("the run was stopped")))
         return Aborted(step, self.passage.said(step, whole=False))
-
-
-def _retries(runner: Runner | None) -> tuple[int, Callable[[Exception], bool]]:
-    return (0, passes) if runner is None else (runner.max_attempts - 1, runner.is_retryable or passes)
-
-
-def raise_failure(outcome: Outcome) -> None:
-    """Raise what a failed run failed with."""
-    if outcome.outcome == "failed" and outcome.error is not None:
-        raise outcome.error

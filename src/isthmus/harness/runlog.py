@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from isthmus.errors import CutReason
+from isthmus.harness.decisions import digest_of
 from isthmus.harness.ephemeral import parted
 from isthmus.harness.errors import JournalError
 from isthmus.harness.history import Said
 from isthmus.harness.journal import Journal, Record
 from isthmus.harness.outcome import Outcome
-from isthmus.harness.pending import digest_of
+from isthmus.harness.pending import Waiting
 from isthmus.harness.plainjson import plain_json
 from isthmus.harness.steps import encoded_result, encoded_step
 from isthmus.models.events import Call, StepResult
-from isthmus.models.executor import ToolResult
+from isthmus.models.executor import Around, ToolResult
 
 VERSION = 1
 _LOG = logging.getLogger("isthmus.harness.journal")
@@ -112,6 +113,28 @@ class RunLog:
         if result.call_id not in self._known:
             self._known.add(result.call_id)
             await self._note(kind="result", result=encoded_result(result))
+
+    def recording(
+        self, told: Around | None, shown: Callable[[ToolResult], ToolResult], *, waiting: Mapping[str, Waiting]
+    ) -> Around:
+        """What writes the result of each tool as soon as it is there, or that the agent that it is waits.
+
+        Args:
+            told: what else is around a tool.
+            shown: a result as the model reads it.
+            waiting: the calls whose agents wait.
+        """
+
+        async def recorded(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+            result = await (ran() if told is None else told(call, ran))
+            waits = waiting.get(result.call_id)
+            if waits is None:
+                await self.result(shown(result))
+            else:
+                await self._note(kind="waits", call_id=result.call_id, inner=waits.to_dict())
+            return result
+
+        return recorded
 
     async def handoff(self, tool: str, about: Mapping[str, Any]) -> None:
         """Another agent goes on.

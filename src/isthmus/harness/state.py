@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from isthmus.harness.decisions import ApprovalRequest
 from isthmus.harness.errors import SnapshotError
 from isthmus.harness.outcome import Outcome
-from isthmus.harness.pending import ApprovalRequest, pending_in
+from isthmus.harness.pending import pending_in
 from isthmus.harness.plainjson import own_copy, plain_json
 from isthmus.models.internal import lasting_messages
 from isthmus.models.messages import check_form, without_reserved
