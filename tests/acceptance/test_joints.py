@@ -13,6 +13,8 @@ from isthmus.harness import (
     AgentSnapshot,
     ApprovalError,
     ApprovalShim,
+    BoundShim,
+    CompactionShim,
     DefaultAgent,
     JournalError,
     Limits,
@@ -20,12 +22,20 @@ from isthmus.harness import (
     Resume,
     RunnerHooks,
     RunState,
+    Shim,
 )
 from isthmus.models import Tools
+from isthmus.models.events import Usage
+from isthmus.observability import hooks
 from support.journals import Tape
 from support.turns import Turns, asks, call, says
 
 RUN = "the run"
+
+
+def spent(tokens: int) -> Usage:
+    """So many in, and twice as many out."""
+    return Usage(input_tokens=tokens, output_tokens=2 * tokens)
 
 
 class Desk:
@@ -441,3 +451,124 @@ async def test_an_agent_works_for_a_run_that_is_taken_up() -> None:
     stopped = await agent.run("go")
     result = await agent.resume(decisions=[stopped.pending[0].approve()])
     assert answers(result.messages) == [("c1", "helped")]
+
+
+async def test_the_tokens_of_all_runs_that_are_told_add_up_to_what_was_spent() -> None:
+    """A run that others work for tells its own share; its outcome has all of it."""
+    told: list[Any] = []
+    with hooks.sink(told.append):
+        helper = AgentDescriptor(name="helper", model=Turns(says("x", usage=spent(1))), tools=None)
+        other = AgentDescriptor(name="other", model=Turns(says("y", usage=spent(100))), tools=None)
+        model = Turns(
+            asks(call("helper", "c1"), usage=spent(10)),
+            asks(call("other", "c2"), usage=spent(1000)),
+        )
+        made = AgentDescriptor(name="clerk", model=model, tools=[helper.as_tool()], handoffs=[other])
+        result = await DefaultAgent(descriptor=made).run("go")
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (1111, 2222)
+    ends = [each for each in told if isinstance(each, hooks.TurnEnded)]
+    assert [(each.agent, each.usage.input_tokens) for each in ends] == [("helper", 1), ("clerk", 1110)]
+    assert [each.agent for each in told if isinstance(each, hooks.TurnStarted)] == ["clerk", "helper"]
+    assert len({each.run_id for each in ends}) == 2
+
+
+async def test_a_resumed_run_is_told_under_the_name_of_the_agent_that_began_it() -> None:
+    """Whoever had the conversation: one run, one name."""
+    tape, told = Tape(), []
+    await Team(Desk(), journal=tape).agent.run(begin())
+    place = tape.kinds(RUN).index("handoff") + 1
+    with hooks.sink(told.append):
+        await Team(Desk(), (2, 0, 0), journal=tape.cut(RUN, place)).agent.resume(RUN)
+    turns = [each for each in told if isinstance(each, hooks.TurnStarted | hooks.TurnEnded)]
+    assert [(each.agent, each.run_id) for each in turns] == [("clerk", RUN)] * 2
+
+
+async def test_what_agents_spent_before_a_crash_is_said_to_be_missing() -> None:
+    """The journal has their answers, not their tokens."""
+    tape = Tape()
+
+    def clerk(*turns: Any, **settings: Any) -> DefaultAgent:
+        helper = AgentDescriptor(name="helper", model=Turns(says("x", usage=spent(1))), tools=None)
+        made = AgentDescriptor(name="clerk", model=Turns(*turns), tools=[helper.as_tool()])
+        return DefaultAgent(descriptor=made, **settings)
+
+    turns = (
+        asks(call("helper", "c1"), usage=spent(10)),
+        says("done", usage=spent(100)),
+    )
+    whole = await clerk(*turns, journal=tape).run(begin())
+    assert (whole.usage.input_tokens, whole.outcome.usage_missing) == (111, False)
+    place = tape.kinds(RUN).index("result") + 1
+    result = await clerk(turns[1], journal=tape.cut(RUN, place)).resume(RUN)
+    assert (result.usage.input_tokens, result.outcome.usage_missing) == (110, True)
+
+
+TALK = [{"role": role, "content": "x" * 1600} for _ in range(9) for role in ("user", "assistant")]
+
+
+def summarised(*turns: Any) -> tuple[Turns, Turns]:
+    """A model with a small window, and one that writes its summaries."""
+    model = Turns(*turns)
+    model.window_tokens = 8000  # type: ignore[attr-defined]
+    return model, Turns(says("They talked.", usage=spent(1)))
+
+
+class WatchingShim(Shim):
+    """Notes what a shim sees."""
+
+    def __init__(self) -> None:
+        self.began: list[int] = []
+        self.repeated: list[bool] = []
+
+    async def bind(self, run: Any) -> BoundShim:
+        """What attends the run."""
+        shim = self
+
+        class Bound(BoundShim):
+            async def on_run_start(self, state: Any, transient_state: Any) -> None:
+                shim.began.append(len(state.history))
+
+            async def prepare_turn(self, turn: Any) -> None:
+                shim.repeated.append(turn.repeated)
+
+        return Bound()
+
+
+async def test_a_resumed_run_writes_no_summary_that_nobody_reads() -> None:
+    """While calls wait nothing is compacted: that turn is prepared anew for its tools alone."""
+    desk, watching = Desk(), WatchingShim()
+    model, writer = summarised(asks(call("pay", to="Ann")), says("Paid."))
+    shims = [CompactionShim(writer), ApprovalShim({"pay": "ask"}), watching]
+    made = AgentDescriptor(name="clerk", model=model, tools=[desk.pay], shims=shims)
+    stopped = await DefaultAgent(descriptor=replace(made, shims=shims[1:])).run([*TALK, *begin().history])
+    assert writer.seen == []
+    agent = DefaultAgent(descriptor=made, run_state=stopped.run_state)
+    result = await agent.resume(decisions=[each.approve() for each in stopped.pending])
+    assert (result.text, watching.repeated, len(writer.seen)) == ("Paid.", [False, True, False], 1)
+
+
+async def test_what_a_shim_spent_and_noted_is_in_the_journal() -> None:
+    """A run that is taken up has the tokens and the notes of its summaries."""
+
+    def clerk(*turns: Any, journal: Any) -> DefaultAgent:
+        model, writer = summarised(*turns)
+        made = AgentDescriptor(name="clerk", model=model, tools=[Desk().look], shims=[CompactionShim(writer)])
+        return DefaultAgent(descriptor=made, journal=journal)
+
+    turns = (asks(call("look", what="x"), usage=spent(10)), says("done", usage=spent(100)))
+    tape = Tape()
+    whole = await clerk(*turns, journal=tape).run(RunState(history=[*TALK, *begin().history], task_id=RUN))
+    assert whole.usage == spent(111)
+    place = tape.kinds(RUN).index("result") + 1
+    result = await clerk(turns[1], journal=tape.cut(RUN, place)).resume(RUN)
+    assert (result.usage, result.outcome.notes) == (whole.usage, whole.outcome.notes)
+    assert result.messages == whole.messages
+
+
+async def test_a_shim_of_an_agent_that_takes_over_begins_with_the_transcript_as_it_is() -> None:
+    """What it sees when it begins is what its agent will read, not what the run began with."""
+    watching = WatchingShim()
+    other = AgentDescriptor(name="other", model=Turns(says("x")), shims=[watching])
+    made = AgentDescriptor(name="clerk", model=Turns(asks(call("other"))), handoffs=[other], shims=[watching])
+    await DefaultAgent(descriptor=made).run("go")
+    assert watching.began == [1, 4]

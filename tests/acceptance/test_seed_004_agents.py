@@ -54,18 +54,19 @@ async def test_the_pages_sample_runs() -> None:
         descriptor=AgentDescriptor(name="Research", model=Scripted(), tools=Tools([lookup])),
     )
     stream = await agent.run_stream("Look up battery storage and explain the result.")
-    printed = ""
-    kinds = []
+    printed, kinds, named = "", [], []
     async for event in stream:
         assert isinstance(event, ModelStreamEvent)
         kinds.append(event.kind)
-        assert event.provider_event_type is None
+        named.append(event.provider_event_type)
         if event.text:
             printed += event.text
     result = await stream.result()
     assert (printed, result.final_output) == ("It stores power.", "It stores power.")
     assert kinds.count(ModelStreamEventKind.COMPLETED) == 2
     assert kinds[-1] == ModelStreamEventKind.COMPLETED
+    # What the provider said of its own passes through, once a reply.
+    assert [name for name, kind in zip(named, kinds, strict=True) if kind == "provider"] == ["response.created"] * 2
     assert [message["role"] for message in result.run_state.history] == ["user", "assistant", "tool", "assistant"]
     assert result.run_state.history[2]["content"] == "Recorded topic: battery storage"
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 from isthmus.harness.agenttool import AgentTool, Calls
 from isthmus.harness.conversation import Conversation, Turn, opened
 from isthmus.harness.decisions import Decision
+from isthmus.harness.delegation import check_handoffs
 from isthmus.harness.descriptor import AgentDescriptor, Runner
 from isthmus.harness.docket import Uncertain
 from isthmus.harness.inputs import Item, RunInput, history_items, input_items, messages_of
@@ -105,6 +106,7 @@ class DefaultAgent:
         self.name = made.name
         told = (hooks,) if isinstance(hooks, RunnerHooks) else hooks
         self._recipe = Recipe(made, limits=limits, runner=runner, hooks=told, journal=journal)
+        check_handoffs(self._recipe)
         self.tools = self._recipe.tools
         self._owns_model = owns_model
         if state_path is not None and state_store is not None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from isthmus.chain import Chain
-from isthmus.errors import CutReason
+from isthmus.errors import CutReason, InvalidRequestError
 from isthmus.harness.agenttool import WAITING, Errand
 from isthmus.harness.beginning import Begun
 from isthmus.harness.crew import Crew
@@ -194,6 +194,30 @@ def inheritable(tools: Tools, without: str | None = None) -> Tools:
     """The tools that another agent may have of these: no handoff, and not itself."""
     kept = [tool for tool in tools.normalized_tools if not isinstance(tool, Handoff) and tool.name != without]
     return tools if len(kept) == len(tools.tools) else with_tools(tools, tuple(kept))
+
+
+def check_handoffs(recipe: Makes) -> None:
+    """Whether those who may take over from an agent can do so, and those who may from them.
+
+    Args:
+        recipe: what makes the agent's runs.
+
+    Raises:
+        InvalidRequestError: the model of one does not support the tools that it has; names the agent.
+        OutputDefinitionError: the form of an answer cannot be asked for.
+    """
+    known, open_ = [recipe.made], [recipe]
+    while open_:
+        knows = open_.pop()
+        for tool in knows.tools.normalized_tools:
+            if not isinstance(tool, Handoff) or any(tool.agent is each for each in known):
+                continue
+            known.append(tool.agent)
+            try:
+                open_.append(knows.member(tool.agent, inheritable(knows.tools)))
+            except InvalidRequestError as error:
+                where = f"agent {tool.agent.name!r}, to which {knows.made.name!r} may hand over"
+                raise InvalidRequestError(f"{where}: {error}") from error
 
 
 def _failure(why: str, kind: str) -> ToolFailure:

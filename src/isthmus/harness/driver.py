@@ -17,6 +17,7 @@ from isthmus.harness.effects import CallModel, HandOver
 from isthmus.harness.handover import hand_over, take_up
 from isthmus.harness.observed import started
 from isthmus.harness.outcome import raise_failure
+from isthmus.harness.recovery import claimed
 from isthmus.harness.run import AgentEvent, Run
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.state import RunState
@@ -40,7 +41,7 @@ async def drive(
     try:
         await _open(run, kept, watch)
         async with model.open_run() as active:
-            run.active, run.before = active, len(getattr(active, "attempts", ()))
+            run.calls(active)
             await take_up(run)
             while not run.closing and (effect := run.next()) is not None:
                 watch.task = asyncio.current_task(loop)
@@ -90,12 +91,26 @@ async def drive(
 
 
 async def _open(run: Run, kept: Kept | None, watch: Watchdog) -> None:
-    """Wait for the run's turn, and say that it begins."""
+    """Wait for the run's turn; say in the journal, in the conversation and to those who attend that it begins.
+
+    Raises:
+        JournalError: the journal cannot be written, or another process goes on with the run.
+        StateConflictError: another process has taken the decisions.
+    """
     if kept is not None:
         await kept.begin(run)
         watch.task = asyncio.current_task()
-    started(run.op, run.context)
-    await run.open(None if kept is None else kept.turn)
+    started(run.op, run.agent, run_id=run.context.run_id or "")
+    back, origin, turn = run.back, run.origin, None if kept is None else kept.turn
+    claims = back is not None and back.claims and turn is not None
+    if claims:
+        origin.revision += 1
+    if run.log is not None:
+        await run.log.open(origin.shim_state)
+    if claims and turn is not None:
+        await turn.commit(claimed(origin))
+    if run.crew is not None:
+        await run.crew.begin(run.state, None if back is None else back.shims)
 
 
 async def _leave(run: Run) -> None:

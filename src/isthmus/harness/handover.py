@@ -57,7 +57,10 @@ async def _end(run: Run, crew: Crew) -> None:
     """Let those who attend the first agent go."""
     outcome = run.state.outcome("completed", reason="handoff", text=run.state.text)
     result = RunResult(
-        final_output=None, outcome=replace(outcome, final_output=None), replies=run.replies, before=run.origin
+        final_output=None,
+        outcome=replace(outcome, final_output=None, usage=run.spent.usage, usage_missing=run.spent.missing),
+        replies=run.replies,
+        before=run.origin,
     )
     together([*await crew.leave(), *await crew.end(result, run.state)], None)
 
@@ -84,5 +87,4 @@ async def _call(run: Run, model: Any, recipe: Makes) -> None:
     opened: dict[int, Any] = run.opened
     if key not in opened:
         opened[key] = await run.others.enter_async_context(recipe.chain.open_run())
-    run.active = opened[key]
-    run.before = len(getattr(run.active, "attempts", ()))
+    run.calls(opened[key])

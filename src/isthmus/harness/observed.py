@@ -8,7 +8,6 @@ from time import monotonic
 from isthmus.harness.outcome import Outcome
 from isthmus.models.events import Call
 from isthmus.models.executor import Around, ToolResult
-from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability import hooks
 from isthmus.observability.scope import Operation, under
 
@@ -20,22 +19,29 @@ def begun() -> Operation | None:
     return Operation() if hooks.listening() else None
 
 
-def started(run: Operation | None, context: ToolExecutionContext) -> None:
+def started(run: Operation | None, agent: str, *, run_id: str) -> None:
     """Tell that a run begins."""
     if run is not None:
-        run.conversation = context.run_id
-        hooks.emit(hooks.TurnStarted(op=run, agent=context.agent_name or "", run_id=context.run_id or ""))
+        run.conversation = run_id or None
+        hooks.emit(hooks.TurnStarted(op=run, agent=agent, run_id=run_id))
 
 
-def ended(run: Operation | None, context: ToolExecutionContext, *, outcome: Outcome) -> None:
-    """Tell that a run is over."""
+def ended(run: Operation | None, agent: str, *, run_id: str, outcome: Outcome) -> None:
+    """Tell that a run is over.
+
+    Args:
+        run: the run.
+        agent: the agent that began it, whoever has taken it over.
+        run_id: its identity.
+        outcome: its own, without what those spent who worked for it.
+    """
     error = outcome.error
     if run is not None:
         run.over, run.error = True, error
     hooks.emit(
         hooks.TurnEnded(
-            agent=context.agent_name or "",
-            run_id=context.run_id or "",
+            agent=agent,
+            run_id=run_id,
             outcome=outcome.outcome,
             reason=outcome.reason,
             steps=outcome.steps,

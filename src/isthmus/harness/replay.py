@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace as changed
 
+from isthmus.harness.agenttool import AgentTool
 from isthmus.harness.decisions import Decision, checked, digest_of
 from isthmus.harness.docket import Docket
 from isthmus.harness.effects import (
@@ -28,7 +30,8 @@ from isthmus.harness.loop import advance, handed_over, not_handed_over
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.pending import Waiting, shared_out
 from isthmus.harness.steps import decoded_result, decoded_step
-from isthmus.models.events import Call, StepResult
+from isthmus.models.events import Call, Note, StepResult, Usage
+from isthmus.models.spent import Spent
 
 Message: TypeAlias = Mapping[str, Any]
 
@@ -90,7 +93,16 @@ class Replay:
             messages = self.state.messages
             if given is not None:
                 messages, _ = rejoined(given, record.get("left", ()), context=self._context)
-            self._advance(Prepared(messages, self.state.tools, request.brief, request.options))
+            self._advance(
+                Prepared(
+                    messages,
+                    self.state.tools,
+                    request.brief,
+                    request.options,
+                    spent=tuple(None if each is None else Usage(**each) for each in record.get("spent", ())),
+                    notes=tuple(Note(*each) for each in record.get("notes", ())),
+                )
+            )
         if not any(isinstance(effect, CallModel) for effect in self.effects):
             raise JournalError("a reply where none was due: the agent's limits are lower now, or records are mixed")
         step = decoded_step(record["step"])
@@ -109,6 +121,9 @@ class Replay:
         self._stays()
         result = decoded_result(record["result"])
         self.results[result.call_id] = result
+        if any(isinstance(tool, AgentTool) and tool.name == result.tool for tool in self.state.tools.normalized_tools):
+            # What the agent spent is in no record.
+            self.state = changed(self.state, spent=Spent(self.state.spent.usage, True))
         self.started.discard(result.call_id)
 
     def waits(self, record: Record) -> None:

@@ -11,11 +11,10 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace as changed
 
 from isthmus.adapters.views import to_response
-from isthmus.chain.ledger import Attempt
 from isthmus.errors import ChainCut, TierError, UnclassifiedError
+from isthmus.harness.account import Account
 from isthmus.harness.agenttool import WAITING
 from isthmus.harness.beginning import Announce, Begun, Heard, Todo
-from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import Runner, retries_of
 from isthmus.harness.docket import Docket, Plan, planned_round
@@ -38,13 +37,14 @@ from isthmus.harness.observed import answered, around_tools, begun, ended
 from isthmus.harness.outcome import Outcome, raise_failure
 from isthmus.harness.passage import Passage
 from isthmus.harness.pending import Question, Waiting
-from isthmus.harness.recovery import Comeback, claimed
+from isthmus.harness.recovery import Comeback
 from isthmus.harness.result import RunResult
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.runlog import RunLog
 from isthmus.harness.state import RunState
 from isthmus.models.events import Call, Event, FinishReason, Reset, StepResult
 from isthmus.models.executor import Around, ToolExecutor, ToolResult
+from isthmus.models.spent import Spent
 from isthmus.models.stream import EventStream
 from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability.scope import Operation, under
@@ -70,10 +70,10 @@ class Run:
         error: what went wrong outside of the machine, e.g. where the conversation is kept.
         ended: the result, once it was made.
         active: what is called: the run's own copy of a chain.
-        before: how many tries that had made before.
         tries: how many it had made before the call that is being read.
         lead: the agent at work, where others may work for it or take over.
-        earlier: the tries of models that were called before, and of those who worked for the run.
+        account: what the run spent.
+        agent: the name of the agent that began it.
         others: closes the models that are called besides the first.
         opened: what is called of each model, by its `id`.
     """
@@ -99,12 +99,12 @@ class Run:
     closing: bool = False
     concluded: bool = False
     active: Any = None
-    before: int = 0
     tries: int = 0
     announced: CallModel | None = None
     op: Operation | None = field(default_factory=begun)
     lead: Any = None
-    earlier: tuple[Attempt, ...] = ()
+    account: Account = field(default_factory=Account)
+    agent: str = ""
     others: AsyncExitStack | None = None
     opened: dict[int, Any] = field(default_factory=dict)
 
@@ -137,8 +137,9 @@ class Run:
 
     def _come_back(self, begun: Begun) -> None:
         """Take what an earlier life of the run left, and where this one is written down."""
-        self.back, self.log = begun.back, begun.log
+        self.back, self.log, self.agent = begun.back, begun.log, begun.context.agent_name or ""
         if self.back is not None:
+            self.agent = self.agent if self.back.first is None else self.back.first.made.name
             self.docket, self.replies = self.back.docket, self.back.replies
 
     def next(self) -> Todo | None:
@@ -168,29 +169,6 @@ class Run:
         self.reading = stream if isinstance(stream, EventStream) else EventStream(stream)
         self.passage = Passage(effect)
         return self.reading, self.passage
-
-    async def open(self, turn: Turn | None) -> None:
-        """Say in the journal, in the conversation and to those who attend that the run begins, or goes on.
-
-        Args:
-            turn: its turn at the conversation; None where there is none.
-
-        Raises:
-            JournalError: the journal cannot be written, or another process goes on with the run.
-            StateConflictError: another process has taken the decisions.
-        """
-        back = self.back
-        claims = back is not None and back.claims and turn is not None
-        if claims:
-            self.origin.revision += 1
-        if self.log is not None:
-            await self.log.open(self.origin.shim_state)
-        if claims and turn is not None:
-            await turn.commit(claimed(self.origin))
-        if self.crew is not None:
-            await self.crew.begin(self.state)
-            if back is not None and back.shims is not None:
-                self.crew.restore(back.shims)
 
     async def replied(self, effect: CallModel, failure: TierError | None) -> None:
         """Report the end of a model call; text that is still held back is shown first."""
@@ -248,18 +226,25 @@ class Run:
             return
         self.concluded = True
         self.collect()
-        spent = self.state.spent
-        self.outcome = outcome = replace(outcome, attempts=self.earlier, usage=spent.usage, usage_missing=spent.missing)
-        ended(self.op, self.context, outcome=outcome)
+        spent = self.spent
+        self.outcome = replace(outcome, attempts=self.account.tries, usage=spent.usage, usage_missing=spent.missing)
+        # Who adds up the runs that were told must not count an agent again with the one that it worked for.
+        own = replace(outcome, attempts=self.account.own, usage=self.state.spent.usage)
+        ended(self.op, self.agent, run_id=self.context.run_id or "", outcome=own)
+
+    @property
+    def spent(self) -> Spent:
+        """The tokens, with those of agents that worked for the run."""
+        return self.state.spent.with_those_of(self.account.helped)
 
     def collect(self) -> None:
         """Enter the tries that were made, and what those spent who have worked for the run."""
-        tries = getattr(self.active, "attempts", ())
-        self.earlier, self.before = (*self.earlier, *tries[self.before :]), len(tries)
-        for outcome in () if self.lead is None else self.lead.ended():
-            self.earlier = (*self.earlier, *outcome.attempts)
-            spent = self.state.spent.add(outcome.usage) if outcome.steps else self.state.spent
-            self.state = changed(self.state, spent=replace(spent, missing=spent.missing or outcome.usage_missing))
+        self.account.collect(self.active, () if self.lead is None else self.lead.ended())
+
+    def calls(self, active: Any) -> None:
+        """Call this from now on."""
+        self.active = active
+        self.account.opens(active)
 
     def _hear(self, step: StepResult | None) -> None:
         if self.crew is not None:
@@ -362,7 +347,7 @@ class Run:
         if isinstance(effect, PrepareTurn):
             prepared = await crew.prepare(self.state, self.active)
             if self.log is not None:
-                self.log.prepared(None if prepared.messages is self.state.messages else prepared.messages)
+                self.log.prepared(prepared, changed=prepared.messages is not self.state.messages)
             self.report(prepared)
             crew.at("turn_prepared", self.state)
         elif isinstance(effect, Heard):

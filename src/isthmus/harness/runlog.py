@@ -14,6 +14,7 @@ from typing import Any
 
 from isthmus.errors import CutReason
 from isthmus.harness.decisions import digest_of
+from isthmus.harness.effects import Prepared
 from isthmus.harness.ephemeral import parted
 from isthmus.harness.errors import JournalError
 from isthmus.harness.history import Said
@@ -45,7 +46,7 @@ class RunLog:
         self._waiting: list[Record] = []
         self._turn = asyncio.Lock()
         self._known: set[str] = set()
-        self._prepared: Sequence[Mapping[str, Any]] | None = None
+        self._prepared: Mapping[str, Any] = {"messages": None}
         self._shims: Mapping[str, Any] = {}
         self._written: dict[str, Any] | None = None
         self._opened = False
@@ -88,16 +89,24 @@ class RunLog:
                 raise
             self._wrote(batch)
 
-    def prepared(self, messages: Sequence[Mapping[str, Any]] | None) -> None:
-        """The transcript that a turn begins with, where those who attend the run changed it."""
-        self._prepared = messages
+    def prepared(self, turn: Prepared, *, changed: bool) -> None:
+        """What those who attend the run made of a turn.
+
+        Args:
+            turn: the turn.
+            changed: whether its transcript is another one.
+        """
+        about = {
+            "messages": list(turn.messages) if changed else None,
+            "spent": [None if each is None else each.to_dict() for each in turn.spent],
+            "notes": [[str(note.code), note.detail] for note in turn.notes],
+        }
+        self._prepared = {name: value for name, value in about.items() if value or name == "messages"}
 
     async def reply(self, step: StepResult, said: Said, *, tier: str | None) -> None:
         """A reply is whole."""
-        messages, self._prepared = self._prepared, None
-        await self._note(
-            kind="reply", step=encoded_step(step), said=list(said), tier=tier, messages=messages and list(messages)
-        )
+        prepared, self._prepared = self._prepared, {"messages": None}
+        await self._note(kind="reply", step=encoded_step(step), said=list(said), tier=tier, **prepared)
 
     async def starts(self, call: Call) -> None:
         """A tool is to run, once this is written.
