@@ -437,11 +437,18 @@ async def test_the_first_agents_shims_may_fail_to_end() -> None:
 
 
 async def test_a_model_that_takes_no_tools_cannot_take_over_with_some() -> None:
-    """What is wrong is said when it is its turn."""
+    """What is wrong is said when the agent is built, with the name of the other one, however far it is."""
     second = Turns(says("x"))
     second.supports = frozenset()
-    with pytest.raises(InvalidRequestError, match="tools"):
-        await triage(Turns(asks(call("billing_desk", "h"))), billing(second, tools=[echo])).run("go")
+    wrong = billing(second, tools=[echo])
+    with pytest.raises(InvalidRequestError, match=r"'Billing Desk', to which 'triage' may hand over: .*tools"):
+        triage(Turns(), wrong)
+    back: list[AgentDescriptor] = []
+    between = AgentDescriptor(name="between", model=Turns(), handoffs=back)
+    back += [between, wrong]
+    with pytest.raises(InvalidRequestError, match="which 'between' may hand over"):
+        triage(Turns(), between)
+    triage(Turns(), billing(second))
 
 
 @pytest.mark.parametrize("way", ["cancel", "close"])

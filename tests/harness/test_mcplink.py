@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,3 +115,23 @@ async def test_closing_from_another_loop():
     async with driven(shim) as run:
         assert int(str((await run.call("pid")).content)) != found[0]
     await shim.aclose()
+
+
+def test_a_loop_that_ends_while_a_server_closes_waits_for_it():
+    """A process that takes its time to end is not left to the garbage collector, and is gone."""
+
+    async def main() -> int:
+        shim = McpShim(odd("stubborn"))
+        async with driven(shim) as run:
+            pid = int(str((await run.call("pid")).content))
+        closing = asyncio.ensure_future(shim.aclose())
+        await asyncio.sleep(0.05)
+        assert not closing.done()
+        return pid
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        pid = asyncio.run(main())
+        gc.collect()
+    assert [str(each.message) for each in warned if issubclass(each.category, ResourceWarning)] == []
+    assert gone(pid, 0.5)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from isthmus.harness.agenttool import AgentTool
     from isthmus.harness.approval import ApprovalShim
     from isthmus.harness.compaction import CompactionShim, keep_whole
+    from isthmus.harness.decisions import ApprovalRequest, Decision
     from isthmus.harness.descriptor import AgentDescriptor, Runner
     from isthmus.harness.errors import (
         AgentFileError,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from isthmus.harness.mcp import McpShim
     from isthmus.harness.mcpservers import HttpServer, StdioServer
     from isthmus.harness.outcome import Outcome
-    from isthmus.harness.pending import ApprovalRequest, Decision
     from isthmus.harness.plan import PlanShim, PlanStep, plan_of
     from isthmus.harness.result import RunResult
     from isthmus.harness.resume import Resume
@@ -61,11 +61,11 @@ _PLACES = {
     "AgentSnapshot": "isthmus.harness.snapshot",
     "AgentTool": "isthmus.harness.agenttool",
     "ApprovalError": "isthmus.harness.errors",
-    "ApprovalRequest": "isthmus.harness.pending",
+    "ApprovalRequest": "isthmus.harness.decisions",
     "ApprovalShim": "isthmus.harness.approval",
     "BoundShim": "isthmus.harness.shims",
     "CompactionShim": "isthmus.harness.compaction",
-    "Decision": "isthmus.harness.pending",
+    "Decision": "isthmus.harness.decisions",
     "DefaultAgent": "isthmus.harness.agents",
     "DefaultAgentTool": "isthmus.harness.helpers",
     "DefaultHandoff": "isthmus.harness.helpers",

@@ -11,6 +11,8 @@ from typing import Any, Self
 
 from isthmus.harness.agenttool import AgentTool, Calls
 from isthmus.harness.conversation import Conversation, Turn, opened
+from isthmus.harness.decisions import Decision
+from isthmus.harness.delegation import check_handoffs
 from isthmus.harness.descriptor import AgentDescriptor, Runner
 from isthmus.harness.docket import Uncertain
 from isthmus.harness.inputs import Item, RunInput, history_items, input_items, messages_of
@@ -18,7 +20,6 @@ from isthmus.harness.journal import Journal
 from isthmus.harness.limits import Limits
 from isthmus.harness.markdown import read_descriptor
 from isthmus.harness.modelview import model_events, run_events
-from isthmus.harness.pending import Decision
 from isthmus.harness.recipe import Order, Recipe
 from isthmus.harness.result import RunResult
 from isthmus.harness.resume import Resume
@@ -106,6 +107,7 @@ class DefaultAgent:
         self.name = made.name
         told = (hooks,) if isinstance(hooks, RunnerHooks) else hooks
         self._recipe = Recipe(made, limits=limits, runner=runner, hooks=told, journal=journal)
+        check_handoffs(self._recipe)
         self.tools = self._recipe.tools
         self._owns_model = owns_model
         if state_path is not None and state_store is not None:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from isthmus.harness.runnerhooks import RunnerHooks
 
 
+WAITING = "waiting"
+"""The outcome of a call whose agent waits for a decision."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errand:
     """What another agent is to do.
@@ -24,6 +28,7 @@ class Errand:
         limits: of its run; None takes those of the run that it works for.
         hooks: told of its run after those of the run that it works for.
         itself: the tool by which it is called, which it does not inherit.
+        call_id: the call.
     """
 
     agent: Any
@@ -31,6 +36,7 @@ class Errand:
     limits: Limits | None = None
     hooks: Sequence[RunnerHooks] = ()
     itself: str | None = None
+    call_id: str = ""
 
 
 @runtime_checkable
@@ -85,5 +91,8 @@ class Calls:
         """Send the agent with the arguments as JSON."""
         dump = getattr(args, "model_dump_json", None)
         text = dump() if callable(dump) else dumps(args).decode()
-        errand = Errand(agent=self.agent, text=text, limits=self.limits, hooks=self.hooks, itself=self.name)
+        call_id = context.tool_call_id or ""
+        errand = Errand(
+            agent=self.agent, text=text, limits=self.limits, hooks=self.hooks, itself=self.name, call_id=call_id
+        )
         return await lead_of(self.name, context).send(errand)

@@ -162,7 +162,7 @@ class _BoundCompaction(BoundShim):
         """Compact the transcript, if it is time."""
         state = turn.run_state
         window = getattr(state.model, "window_tokens", None)
-        if window is None:
+        if window is None or turn.repeated:
             return
         sizes = _Sizes.of(self._shim, window, getattr(state.model, "max_output_tokens", None) or 0)
         self._estimated = _estimated(turn)

@@ -65,8 +65,16 @@ class Crew:
         self._plan = state.shim_state.get(PLAN_STATE_KEY)
         self._passed_on = _names(tools) if shims else set[str]()
 
-    async def begin(self, stands: LoopState) -> None:
-        """Bind the shims, let them begin, and say that the agent has."""
+    async def begin(self, stands: LoopState, kept: Mapping[str, Any] | None = None) -> None:
+        """Bind the shims, let them begin, and say that the agent has.
+
+        Args:
+            stands: where the run stands.
+            kept: what shims kept when the run stopped; None leaves what the state has.
+        """
+        if kept is not None:
+            self.restore(kept)
+        self._state.history, self._state.turn_count = stands.messages, stands.earlier + stands.steps
         for shim in self._shims:
             bound = await shim.bind(self.run)
             self._bound = (*self._bound, bound)
@@ -91,16 +99,24 @@ class Crew:
             )
             self._publish(RunEventKind.STATE_SNAPSHOT, state=snapshot)
 
-    async def prepare(self, stands: LoopState, model: Any) -> Prepared:
-        """What the next turn is made of, once every shim has had its say."""
+    async def prepare(self, stands: LoopState, model: Any, *, repeated: bool = False) -> Prepared:
+        """What the next turn is made of, once every shim has had its say.
+
+        Args:
+            stands: where the run stands.
+            model: what it calls.
+            repeated: whether the turn was prepared before, in an earlier life of the run.
+        """
         state = self._state
-        state.history, state.turn_count, state.model = stands.messages, stands.steps + 1, model
+        turns = stands.earlier + stands.steps + (not repeated)
+        state.history, state.turn_count, state.model = stands.messages, turns, model
         self._turn = turn = PreparedTurn(
             run_state=state,
             tools=self._tools,
             model_args=dict(self._request.options),
             transient_state=self._transient,
             system_instruction=self._request.brief,
+            repeated=repeated,
         )
         for bound in self._bound:
             before = turn.tools
@@ -158,7 +174,7 @@ class Crew:
     async def tools(self, stands: LoopState, model: Any) -> Tools:
         """The tools of a turn that this process has not prepared: what else that does to the run is taken back."""
         kept = own_copy(self._state.shim_state)
-        tools = (await self.prepare(stands, model)).tools
+        tools = (await self.prepare(stands, model, repeated=True)).tools
         self.restore(kept)
         return tools
 

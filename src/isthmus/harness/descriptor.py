@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from isthmus.errors import TransientError, UnavailableError
 from isthmus.harness.agenttool import AgentTool, Calls
 from isthmus.harness.handoffs import Handoff, tool_name
 from isthmus.harness.shims import Shim, with_tools
@@ -143,3 +144,12 @@ class Runner:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name}={value!r}: must be a whole number from 1")
+
+
+def retries_of(runner: Runner | None) -> tuple[int, Callable[[Exception], bool]]:
+    """How often a model call may be made anew, and after which errors."""
+    return (0, _passes) if runner is None else (runner.max_attempts - 1, runner.is_retryable or _passes)
+
+
+def _passes(error: Exception) -> bool:
+    return isinstance(error, TransientError | UnavailableError)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from isthmus.harness.crew import Crew
+from isthmus.harness.decisions import Decision
 from isthmus.harness.effects import RunTools
 from isthmus.harness.history import UNKNOWN
 from isthmus.harness.loopstate import LoopState
-from isthmus.harness.pending import Decision, Question, request_of
+from isthmus.harness.pending import Question, Waiting, requests_of
 from isthmus.harness.shims import Ruling
 from isthmus.models.events import Call
 from isthmus.models.executor import ToolResult
@@ -30,12 +31,14 @@ class Docket:
     Args:
         results: the calls that were answered.
         decisions: what was decided.
+        waiting: the calls of agents that wait themselves, with what was decided of theirs.
         started: the calls that began, and have no result.
         uncertain: what becomes of these.
     """
 
     results: Mapping[str, ToolResult] = field(default_factory=dict)
     decisions: Mapping[str, Decision] = field(default_factory=dict)
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
     started: frozenset[str] = frozenset()
     uncertain: Uncertain = "ask"
 
@@ -49,12 +52,14 @@ class Plan:
         answered: those that have their answers.
         asked: those that wait for a decision, and why: while there is one, none is run.
         edited: those that run with other arguments than the model gave.
+        again: those of them whose agents go on where they waited.
     """
 
     run: list[Call] = field(default_factory=list)
     answered: dict[str, ToolResult] = field(default_factory=dict)
     asked: dict[str, Question] = field(default_factory=dict)
     edited: dict[str, Call] = field(default_factory=dict)
+    again: dict[str, Waiting] = field(default_factory=dict)
 
     def shown(self, result: ToolResult) -> ToolResult:
         """A result as the model reads it: of a call that ran with other arguments than it gave, it is told so."""
@@ -87,6 +92,8 @@ def planned(calls: Sequence[Call], docket: Docket, *, rulings: Mapping[str, Ruli
         known = docket.results.get(call_id)
         if known is not None:
             plan.answered[call_id] = known
+        elif call_id in docket.waiting:
+            _wait(plan, call, docket.waiting[call_id])
         elif call_id in docket.decisions:
             _decide(plan, call, docket.decisions[call_id])
         elif call_id in docket.started:
@@ -111,12 +118,23 @@ def _decide(plan: Plan, call: Call, decision: Decision) -> None:
         _refuse(plan, call, decision.text)
     elif decision.verdict == "answer":
         plan.answered[call.call_id or ""] = ToolResult(call.call_id or "", call.tool, decision.text)
-    elif decision.arguments is None:
-        plan.run.append(call)
     else:
-        call = make_call(call.tool, dict(decision.arguments), call_id=call.call_id)
+        _run(plan, call, decision.arguments)
+
+
+def _run(plan: Plan, call: Call, arguments: Mapping[str, Any] | None) -> None:
+    if arguments is not None:
+        call = make_call(call.tool, dict(arguments), call_id=call.call_id)
         plan.edited[call.call_id or ""] = call
-        plan.run.append(call)
+    plan.run.append(call)
+
+
+def _wait(plan: Plan, call: Call, waiting: Waiting) -> None:
+    if waiting.decisions:
+        plan.again[call.call_id or ""] = waiting
+        _run(plan, call, waiting.arguments)
+    else:
+        plan.asked[call.call_id or ""] = Question(inner=waiting)
 
 
 def _settle(plan: Plan, call: Call, uncertain: Uncertain) -> None:
@@ -173,7 +191,8 @@ async def planned_round(
     for call in effect.calls:
         asked = plan.asked.get(call.call_id or "")
         if crew is not None and asked is not None:
-            crew.asks(call, request_of(run_id, call, asked=asked).to_dict())
+            for request in requests_of(run_id, call, asked=asked):
+                crew.asks(call, request.to_dict())
     used = Counter(effect.used)
     used.update(result.tool for result in docket.results.values() if result.ran)
     return plan, replace(effect, used=used)

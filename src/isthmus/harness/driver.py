@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from isthmus.errors import CutReason, TierError
+from isthmus.harness.beginning import Begun
 from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew, together
 from isthmus.harness.effects import CallModel, HandOver
-from isthmus.harness.handover import hand_over
+from isthmus.harness.handover import hand_over, take_up
 from isthmus.harness.observed import started
-from isthmus.harness.run import AgentEvent, Begun, Run, raise_failure
+from isthmus.harness.outcome import raise_failure
+from isthmus.harness.recovery import claimed
+from isthmus.harness.run import AgentEvent, Run
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.state import RunState
 from isthmus.models.aside import Aside
@@ -39,7 +42,8 @@ async def drive(
     try:
         await _open(run, kept, watch)
         async with model.open_run() as active, run.joined():
-            run.active, run.before = active, len(getattr(active, "attempts", ()))
+            run.calls(active)
+            await take_up(run)
             while not run.closing and (effect := run.next()) is not None:
                 watch.task = asyncio.current_task(loop)
                 if not isinstance(effect, CallModel):
@@ -88,13 +92,27 @@ async def drive(
 
 
 async def _open(run: Run, kept: Kept | None, watch: Watchdog) -> None:
-    """Wait for the run's turn, and say that it begins."""
+    """Wait for the run's turn; say in the journal, in the conversation and to those who attend that it begins.
+
+    Raises:
+        JournalError: the journal cannot be written, or another process goes on with the run.
+        StateConflictError: another process has taken the decisions.
+    """
     if kept is not None:
         await kept.begin(run)
         watch.task = asyncio.current_task()
-    started(run.op, run.context)
-    with under(run.op):
-        await run.open(None if kept is None else kept.turn)
+    started(run.op, run.agent, run_id=run.context.run_id or "")
+    back, origin, turn = run.back, run.origin, None if kept is None else kept.turn
+    claims = back is not None and back.claims and turn is not None
+    if claims:
+        origin.revision += 1
+    if run.log is not None:
+        await run.log.open(origin.shim_state)
+    if claims and turn is not None:
+        await turn.commit(claimed(origin))
+    if run.crew is not None:
+        with under(run.op):
+            await run.crew.begin(run.state, None if back is None else back.shims)
 
 
 async def _leave(run: Run) -> None:

@@ -22,6 +22,9 @@ async def hand_over(run: Run, effect: HandOver) -> AsyncGenerator[AgentEvent | R
     The first agent's shims end, the last one first, and its hooks are told, before anything of the other one begins.
     """
     # What the model of the first agent still owes, e.g. the outcome of input that steers it, is to be refused here.
+    if run.crew is not None and run.crew.unprepared:
+        # The process that prepared this turn is gone; what the shims pass on is not known yet.
+        await run.crew.tools(run.state, run.active)
     lead: Gives = run.lead
     recipe = lead.successor(effect.to.agent)
     crew = run.crew
@@ -35,8 +38,12 @@ async def hand_over(run: Run, effect: HandOver) -> AsyncGenerator[AgentEvent | R
         yield effect.to.result(effect.call)
         if crew is not None:
             await _end(run, crew)
-        await _call(run, lead, recipe)
-        run.go_on(lead.take_over(recipe, run.state, state=run.origin), recipe.runner)
+        run.collect()
+        await _call(run, lead.model, recipe)
+        begun = lead.take_over(recipe, run.state, state=run.origin)
+        run.go_on(begun, recipe.runner)
+        if run.log is not None:
+            await run.log.handoff(effect.to.name, begun.about or {})
         if run.crew is not None:
             await run.crew.begin(run.state)
     finally:
@@ -50,19 +57,34 @@ async def _end(run: Run, crew: Crew) -> None:
     """Let those who attend the first agent go."""
     outcome = run.state.outcome("completed", reason="handoff", text=run.state.text)
     result = RunResult(
-        final_output=None, outcome=replace(outcome, final_output=None), replies=run.replies, before=run.origin
+        final_output=None,
+        outcome=replace(outcome, final_output=None, usage=run.spent.usage, usage_missing=run.spent.missing),
+        replies=run.replies,
+        before=run.origin,
     )
     together([*await crew.leave(), *await crew.end(result, run.state)], None)
 
 
-async def _call(run: Run, lead: Gives, recipe: Makes) -> None:
-    """Call the other agent's model from now on. One that was called before goes on: its budget is the run's."""
-    run.collect()
+async def take_up(run: Run) -> None:
+    """Call the model of the agent to which a run had been handed over before it stopped."""
+    if run.back is not None and run.back.first is not None:
+        recipe: Makes = run.back.maker
+        await _call(run, run.back.first.made.model, recipe)
+        run.driven_by(recipe.runner)
+
+
+async def _call(run: Run, model: Any, recipe: Makes) -> None:
+    """Call the other agent's model from now on. One that was called before goes on: its budget is the run's.
+
+    Args:
+        run: the run.
+        model: what was called until now.
+        recipe: what makes the runs of the other agent.
+    """
     if run.others is None:
-        run.others, run.opened = AsyncExitStack(), {id(lead.model): run.active}
+        run.others, run.opened = AsyncExitStack(), {id(model): run.active}
     key = id(recipe.made.model)
     opened: dict[int, Any] = run.opened
     if key not in opened:
         opened[key] = await run.others.enter_async_context(recipe.chain.open_run())
-    run.active = opened[key]
-    run.before = len(getattr(run.active, "attempts", ()))
+    run.calls(opened[key])

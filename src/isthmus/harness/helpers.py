@@ -69,7 +69,8 @@ class _Starts:
     helper: Helper
 
     async def __call__(self, args: Any, cancellation_token: Any, context: ToolExecutionContext) -> Any:
-        errand = Errand(agent=replace(self.helper, name=args["name"]), text=args["task"])
+        helper = replace(self.helper, name=args["name"])
+        errand = Errand(agent=helper, text=args["task"], call_id=context.tool_call_id or "")
         return await lead_of(self.tool, context).send(errand)
 
 

@@ -98,6 +98,7 @@ def _taken_up(state: LoopState, pending: Pending) -> Next:
         called=used["called"],
         used=MappingProxyType(dict(used["tools"])),
         text=text_of(reply.get("content")),
+        via=pending.via,
     )
     return _run_tools(state)
 
@@ -106,7 +107,13 @@ def handed_over(state: LoopState, effect: HandOver) -> LoopState:
     """The transcript with the handoff in it, complete for whoever reads it next."""
     call = effect.call
     settled = state.settled({call.call_id or "": effect.to.result(call)}, UNKNOWN)
-    return changed(settled, messages=(*settled.messages, effect.to.briefing(call)))
+    messages = (*settled.messages, effect.to.briefing(call))
+    return changed(settled, messages=messages, via=(*state.via, effect.to.name))
+
+
+def not_handed_over(state: LoopState) -> Next:
+    """The call of a handoff that nobody follows, run like any tool's."""
+    return _runs(state, state.text)
 
 
 def taken_over(state: LoopState, anew: LoopState) -> Next:
@@ -116,7 +123,20 @@ def taken_over(state: LoopState, anew: LoopState) -> Next:
         state: where the run stands, after `handed_over`.
         anew: where a run of that agent would begin.
     """
-    counted = ("messages", "ids", "steps", "called", "used", "text", "spent", "tier", "finish", "notes")
+    counted = (
+        "messages",
+        "ids",
+        "steps",
+        "earlier",
+        "called",
+        "used",
+        "text",
+        "spent",
+        "tier",
+        "finish",
+        "notes",
+        "via",
+    )
     return _ask(changed(anew, **{name: getattr(state, name) for name in counted}))
 
 

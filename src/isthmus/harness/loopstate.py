@@ -58,6 +58,7 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
         follows: whether the next reply comes by itself, and nothing is asked for.
         required: the calls whose results the next request must bring.
         replied: how many messages there were once the last reply was in the transcript.
+        via: the handoffs by which the conversation came to the agent, by their names, the first one first.
     """
 
     request: GenerateContext
@@ -86,6 +87,7 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
     follows: bool = False
     required: tuple[str, ...] = ()
     replied: int = 0
+    via: tuple[str, ...] = ()
 
     def offer(self) -> tuple[tuple[Any, ...], str | None]:
         """The tools that may still be called, and the choice; with none left, "none" is said aloud."""
@@ -159,7 +161,11 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
             "called": self.called,
             "tools": dict(self.used),
         }
-        marked = held(self.messages[-1], run=run, asked=asked, used=used, left=places_of(self.messages))
+        form = None if self.repair is None else self.repair.schema.response_format()
+        about: dict[str, Any] = {"used": used, "left": [list(each) for each in places_of(self.messages)], "form": form}
+        outcomes = {name: each.outcome for name, each in results.items()}
+        about |= {"via": list(self.via), "outcomes": outcomes}
+        marked = held(self.messages[-1], run=run, asked=asked, about=about)
         answers = [
             tool_message(call.call_id or "", results[call.call_id or ""].content, name=call.tool)
             for call in self.calls

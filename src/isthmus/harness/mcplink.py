@@ -49,6 +49,22 @@ _PATIENCE = 6.0
 _ATTENTION = 2.0
 
 
+class _Owner(asyncio.Task[None]):
+    """A task that, once it closes what it has opened, closes it to the end, though its loop ends meanwhile.
+
+    A loop that ends cancels every task, and the library cannot go on from that: the process that it waits for would be
+    left to the garbage collector. All that it waits for then is bounded, by scopes that cancel the task in their name.
+    """
+
+    closing = False
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel it, unless it closes already."""
+        if self.closing and "cancel scope" not in str(msg):
+            return False
+        return super().cancel(msg)
+
+
 class Link:
     """A server, started with this object in the running loop; what several runs share.
 
@@ -78,7 +94,7 @@ class Link:
         self._heard = Heard(on_end=self._leave.set, on_change=self._changed)
         _ALIVE.add(self)
         # In no run's context: it outlives them all.
-        self._owner = self._loop.create_task(self._own(), name=f"isthmus mcp {server.name}", context=Context())
+        self._owner = _Owner(self._own(), loop=self._loop, name=f"isthmus mcp {server.name}", context=Context())
 
     def __repr__(self) -> str:
         return f"Link({self.server.name!r}, over={self.over})"
@@ -112,6 +128,7 @@ class Link:
                     self._settled.set()
                     await self._leave.wait()
                 finally:
+                    self._owner.closing = True
                     watch.cancel()
                     await asyncio.wait((watch,))
         except asyncio.CancelledError:
@@ -133,7 +150,7 @@ class Link:
 
     def _expire(self) -> None:
         self._late = True
-        self._owner.cancel()
+        self._stop()
 
     def leave(self) -> None:
         """Have the session closed; returns at once."""
@@ -142,7 +159,11 @@ class Link:
         self._left = True
         self._leave.set()
         if not self._settled.is_set():
-            self._owner.cancel()
+            self._stop()
+
+    def _stop(self) -> None:
+        self._owner.cancel()
+        self._owner.closing = True
 
     async def aclose(self) -> None:
         """Close the session, and return once the server's process has ended."""

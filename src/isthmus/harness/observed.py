@@ -8,7 +8,6 @@ from time import monotonic
 from isthmus.harness.outcome import Outcome
 from isthmus.models.events import Call
 from isthmus.models.executor import Around, ToolResult
-from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability import hooks
 from isthmus.observability.scope import Operation, under
 
@@ -20,22 +19,29 @@ def begun() -> Operation | None:
     return Operation() if hooks.listening() else None
 
 
-def started(run: Operation | None, context: ToolExecutionContext) -> None:
+def started(run: Operation | None, agent: str, *, run_id: str) -> None:
     """Tell that a run begins."""
     if run is not None:
-        run.conversation = context.run_id
-        hooks.emit(hooks.TurnStarted(op=run, agent=context.agent_name or "", run_id=context.run_id or ""))
+        run.conversation = run_id or None
+        hooks.emit(hooks.TurnStarted(op=run, agent=agent, run_id=run_id))
 
 
-def ended(run: Operation | None, context: ToolExecutionContext, *, outcome: Outcome) -> None:
-    """Tell that a run is over."""
+def ended(run: Operation | None, agent: str, *, run_id: str, outcome: Outcome) -> None:
+    """Tell that a run is over.
+
+    Args:
+        run: the run.
+        agent: the agent that began it, whoever has taken it over.
+        run_id: its identity.
+        outcome: its own, without what those spent who worked for it.
+    """
     error = outcome.error
     if run is not None:
         run.over, run.error = True, error
     hooks.emit(
         hooks.TurnEnded(
-            agent=context.agent_name or "",
-            run_id=context.run_id or "",
+            agent=agent,
+            run_id=run_id,
             outcome=outcome.outcome,
             reason=outcome.reason,
             steps=outcome.steps,
@@ -50,10 +56,15 @@ def ended(run: Operation | None, context: ToolExecutionContext, *, outcome: Outc
         run.forget()
 
 
-def around_tools(run: Operation | None) -> Around | None:
-    """What tells of each tool of a run, and makes it current inside its handler; None where nobody listens."""
+def around_tools(run: Operation | None, marked: Callable[[ToolResult], ToolResult] | None) -> Around | None:
+    """What tells of each tool of a run, and makes it current inside its handler; None where nobody listens.
+
+    Args:
+        run: the run.
+        marked: a result as it is told; None leaves it.
+    """
     if run is None:
-        return None
+        return None if marked is None else _marking(marked)
 
     async def around(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         op, begun = Operation(parent=run), monotonic()
@@ -62,6 +73,7 @@ def around_tools(run: Operation | None) -> Around | None:
         try:
             with under(op):
                 result = await ran()
+            result = result if marked is None else marked(result)
             outcome, op.answer = result.outcome, result.content
             return result
         finally:
@@ -76,6 +88,13 @@ def around_tools(run: Operation | None) -> Around | None:
                 )
             )
             op.forget()
+
+    return around
+
+
+def _marking(marked: Callable[[ToolResult], ToolResult]) -> Around:
+    async def around(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        return marked(await ran())
 
     return around
 

@@ -84,3 +84,9 @@ class Outcome:
             "attempts": [attempt.to_dict() for attempt in self.attempts],
             "cost": None if self.cost is None else str(self.cost),
         }
+
+
+def raise_failure(outcome: Outcome) -> None:
+    """Raise what a failed run failed with."""
+    if outcome.outcome == "failed" and outcome.error is not None:
+        raise outcome.error

@@ -1,4 +1,4 @@
-"""Calls that wait for a decision: how they stand in a transcript, what is asked, and what is decided.
+"""Calls that wait for a decision, as they stand in a transcript.
 
 A run that stops for a decision is cut, with the reason "approval": that the model was not done is what a cut says, and
 whoever shows "completed", "cut" and "failed" needs no fourth word. Its transcript ends with the reply that makes the
@@ -8,12 +8,11 @@ state, a snapshot and a store hold it without knowing, and a reader who does not
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from hashlib import sha256
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from isthmus.harness.decisions import ApprovalRequest, Decision, checked, digest_of
 from isthmus.harness.errors import ApprovalError
 from isthmus.models.events import Call
 from isthmus.models.executor import ToolResult
@@ -23,97 +22,53 @@ from isthmus.models.outputs import call_of
 Message: TypeAlias = Mapping[str, Any]
 
 PENDING = "pending"
-VERDICTS = ("run", "refuse", "answer")
-
-
-def digest_of(tool: str, arguments: Mapping[str, Any] | None) -> str:
-    """The digest of a call: SHA-256, in hex, of its tool and its arguments, whatever their order."""
-    text = json.dumps([tool, arguments], sort_keys=True, separators=(",", ":"))
-    return sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What is decided of one call; plain values, to be made by hand or by the request itself.
+class Waiting:
+    """A call of an agent that waits itself: its decisions are asked for in its name.
 
     Args:
-        run: the run that asked.
-        call_id: the call.
-        digest: the digest of what the call was to do when it was decided.
-        verdict: "run", "refuse", or "answer": it is not run, and the model reads the text as its result.
-        text: the reason of a refusal, or the answer; the model reads it.
-        arguments: what the call is run with, in place of its own arguments; the model is told.
-
-    Raises:
-        ValueError: the verdict is none of these, or arguments stand beside one that runs nothing.
+        messages: its transcript, which ends with what waits.
+        shims: what its shims kept.
+        arguments: what the call ran with, where that is not what the model gave.
+        decisions: what was decided of its calls.
     """
 
-    run: str
-    call_id: str
-    digest: str
-    verdict: str
-    text: str = ""
+    messages: Sequence[Message]
+    shims: Mapping[str, Any]
     arguments: Mapping[str, Any] | None = None
+    decisions: tuple[Decision, ...] = ()
 
-    def __post_init__(self) -> None:
-        if self.verdict not in VERDICTS:
-            raise ValueError(f"verdict={self.verdict!r:.40}: must be one of {', '.join(VERDICTS)}")
-        if self.arguments is not None and self.verdict != "run":
-            raise ValueError(f"arguments: a call with the verdict {self.verdict!r} is not run")
+    @property
+    def pending(self) -> Pending:
+        """What waits.
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields by name; `Decision(**fields)` makes it anew."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalRequest:
-    """One call that waits for a decision.
-
-    Args:
-        run: the run that asks.
-        call_id: the call.
-        tool: its tool.
-        arguments: its arguments.
-        digest: what a decision must name, so that it holds for these arguments alone.
-        why: "approval", or "unknown": the call began, and what became of it was not recorded.
-        reason: what the policy says of it, for a person.
-    """
-
-    run: str
-    call_id: str
-    tool: str
-    arguments: Mapping[str, Any]
-    digest: str
-    why: str = "approval"
-    reason: str = ""
-
-    def approve(self, arguments: Mapping[str, Any] | None = None) -> Decision:
-        """Run it, with these arguments where some are given; one that is "unknown" then runs once more."""
-        return self._decided("run", arguments=arguments)
-
-    def refuse(self, reason: str = "") -> Decision:
-        """Do not run it; the model reads the reason."""
-        return self._decided("refuse", text=reason)
-
-    def answer(self, content: str) -> Decision:
-        """Do not run it: this is its result, e.g. of a call that had run before a crash."""
-        return self._decided("answer", text=content)
-
-    def _decided(self, verdict: str, **about: Any) -> Decision:
-        return Decision(run=self.run, call_id=self.call_id, digest=self.digest, verdict=verdict, **about)
+        Raises:
+            ApprovalError: nothing does.
+        """
+        found = pending_in(self.messages)
+        if found is None:
+            raise ApprovalError("an agent that worked for the run waits for nothing: its transcript was changed")
+        return found
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name, e.g. for a page that asks."""
-        return asdict(self)
+        """The fields by name, without the decisions."""
+        return {"messages": list(self.messages), "shims": self.shims, "arguments": self.arguments}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Why a call waits."""
+    """Why a call waits; with `inner`, because an agent does that works for the run."""
 
     why: str = "approval"
     reason: str = ""
+    inner: Waiting | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name."""
+        inner = {} if self.inner is None else {"inner": self.inner.to_dict()}
+        return {"why": self.why, "reason": self.reason, **inner}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +84,8 @@ class Pending:
         results: those that were answered.
         used: `steps`, `rounds`, `called` and the count of each tool under `tools`.
         left: where ephemeral context stood that is gone: a place among all messages, and its origin.
+        via: the handoffs by which the conversation came to the agent that asks, by their names.
+        form: the form of the answer that is due; None is text.
     """
 
     run: str
@@ -139,30 +96,63 @@ class Pending:
     results: Mapping[str, ToolResult]
     used: Mapping[str, Any]
     left: tuple[tuple[int, str], ...] = ()
+    via: tuple[str, ...] = ()
+    form: Any = None
 
     @property
     def requests(self) -> tuple[ApprovalRequest, ...]:
         """What is asked."""
         waiting = [call for call in self.calls if call.call_id in self.asked]
-        return tuple(request_of(self.run, call, asked=self.asked[call.call_id or ""]) for call in waiting)
+        asked = [requests_of(self.run, call, asked=self.asked[call.call_id or ""]) for call in waiting]
+        return tuple(each for requests in asked for each in requests)
 
-    def decided(self, decisions: Iterable[Decision]) -> dict[str, Decision]:
-        """The decisions by call.
+    @property
+    def waiting(self) -> dict[str, Waiting]:
+        """The calls of agents that wait themselves."""
+        return {name: each.inner for name, each in self.asked.items() if each.inner is not None}
+
+    def decided(self, decisions: Iterable[Decision]) -> tuple[dict[str, Decision], dict[str, Waiting]]:
+        """The decisions of the run's own calls, and the agents that wait with those of theirs.
 
         Raises:
             ApprovalError: one is of another run, call or arguments, two differ, or one is missing.
         """
-        given = checked(decisions, self.run, digests={each.call_id: each.digest for each in self.requests})
-        missing = [each for each in self.requests if each.call_id not in given]
+        rest, waiting = shared_out(decisions, self.waiting)
+        own = {each.call_id: each for each in self.requests if each.run == self.run}
+        given = checked(rest, self.run, digests={name: each.digest for name, each in own.items()})
+        missing = [each for name, each in own.items() if name not in given]
+        missing += [asked for each in waiting.values() if not each.decisions for asked in each.pending.requests]
         if missing:
             names = ", ".join(f"{each.call_id!r} ({each.tool})" for each in missing)
             raise ApprovalError(f"no decision for {names}: all calls that wait are decided together")
-        return given
+        return given, waiting
 
 
-def request_of(run: str, call: Call, *, asked: Question) -> ApprovalRequest:
-    """What is asked of one call."""
-    return ApprovalRequest(
+def shared_out(
+    decisions: Iterable[Decision], waiting: Mapping[str, Waiting]
+) -> tuple[list[Decision], dict[str, Waiting]]:
+    """Give agents that wait the decisions of their calls; the rest is the run's own.
+
+    Raises:
+        ApprovalError: of an agent for whom there are some, one does not fit, or is missing.
+    """
+    rest, told = list(decisions), dict(waiting)
+    for name, each in waiting.items():
+        found = each.pending
+        runs = {request.run for request in found.requests}
+        mine = tuple(decision for decision in rest if getattr(decision, "run", None) in runs)
+        if mine:
+            found.decided(mine)
+            rest = [decision for decision in rest if decision not in mine]
+            told[name] = replace(each, decisions=mine)
+    return rest, told
+
+
+def requests_of(run: str, call: Call, *, asked: Question) -> tuple[ApprovalRequest, ...]:
+    """What is asked of one call, or by the agent that it let work."""
+    if asked.inner is not None:
+        return asked.inner.pending.requests
+    request = ApprovalRequest(
         run=run,
         call_id=call.call_id or "",
         tool=call.tool,
@@ -171,47 +161,23 @@ def request_of(run: str, call: Call, *, asked: Question) -> ApprovalRequest:
         why=asked.why,
         reason=asked.reason,
     )
+    return (request,)
 
 
-def checked(decisions: Iterable[Decision], run: str, *, digests: Mapping[str, str]) -> dict[str, Decision]:
-    """The decisions by call, each held against what it was made for.
+def held(message: Message, *, run: str, asked: Mapping[str, Question], about: Mapping[str, Any]) -> Message:
+    """The reply that makes the calls, under the mark.
 
     Args:
-        decisions: as they were given.
-        run: the run that they must name.
-        digests: the calls that may be decided, and the digests that they must name.
-
-    Raises:
-        ApprovalError: one is of another run, call or arguments, or two of one call differ.
-        TypeError: something that is no decision.
+        message: the reply.
+        run: the run that asks.
+        asked: the calls that wait, and why.
+        about: `used`, `left`, `via` and `form`, as a `Pending` has them, and the `outcomes` of answered calls.
     """
-    found: dict[str, Decision] = {}
-    for each in decisions:
-        if not isinstance(each, Decision):
-            raise TypeError(f"decisions: must be Decisions, as request.approve() makes them, not {each!r:.60}")
-        if each.run != run:
-            raise ApprovalError(f"the decision of call {each.call_id!r} is of run {each.run!r}, not of {run!r}")
-        if each.call_id not in digests:
-            waiting = ", ".join(map(repr, digests)) or "none"
-            raise ApprovalError(f"call {each.call_id!r} does not wait for a decision; those that do: {waiting}")
-        if each.digest != digests[each.call_id]:
-            raise ApprovalError(
-                f"the decision of call {each.call_id!r} is of other arguments (digest {each.digest:.12}…, "
-                f"not {digests[each.call_id]:.12}…): look at the call as it stands, and decide anew"
-            )
-        if found.setdefault(each.call_id, each) != each:
-            raise ApprovalError(f"call {each.call_id!r} is decided twice, and differently")
-    return found
-
-
-def held(message: Message, *, run: str, asked: Mapping[str, Question], used: Mapping[str, Any], left: Any) -> Message:
-    """The reply that makes the calls, under the mark."""
     digests = {call.call_id: digest_of(call.tool, call.input) for call in _calls(message)}
     mark = {
         "run": run,
-        "calls": {name: {"digest": digests[name], **asdict(each)} for name, each in asked.items()},
-        "used": used,
-        "left": [list(each) for each in left],
+        "calls": {name: {"digest": digests[name], **each.to_dict()} for name, each in asked.items()},
+        **about,
     }
     return {**message, RESERVED: {**message.get(RESERVED, {}), "visibility": PENDING, PENDING: mark}}
 
@@ -239,15 +205,22 @@ def pending_in(messages: Sequence[Message]) -> Pending | None:
             raise ApprovalError(f"history[{places[0]}]: call {call_id!r} is no longer the one that was asked about")
     tools = {call.call_id: call.tool for call in calls}
     answered = {str(each.get("tool_call_id")): each.get("content") for each in after}
+    outcomes = mark["outcomes"]
     return Pending(
         run=mark["run"],
         before=tuple(messages[: places[0]]),
         reply=unheld(message),
         calls=calls,
-        asked={name: Question(why=about["why"], reason=about["reason"]) for name, about in mark["calls"].items()},
-        results={name: ToolResult(name, tools[name], said) for name, said in answered.items() if name in tools},  # type: ignore[arg-type]
+        asked={name: _question(about) for name, about in mark["calls"].items()},
+        results={
+            name: ToolResult(name, tools[name], said, outcomes.get(name, "ok"))  # type: ignore[arg-type]
+            for name, said in answered.items()
+            if name in tools
+        },
         used=mark["used"],
         left=tuple((place, origin) for place, origin in mark["left"]),
+        via=tuple(mark["via"]),
+        form=mark.get("form"),
     )
 
 
@@ -273,6 +246,7 @@ def check_pending(message: Message, place: str) -> Mapping[str, Any]:
     for call_id, about in mark["calls"].items():
         if not isinstance(about, Mapping) or any(not isinstance(about.get(name), str) for name in _ABOUT):
             raise ApprovalError(f"{place}.{RESERVED}.{PENDING}.calls.{call_id}: is not what it must be")
+        _check_inner(about, f"{place}.{RESERVED}.{PENDING}.calls.{call_id}.inner")
     for name in _COUNTS:
         if type(mark["used"].get(name)) is not int:
             raise ApprovalError(f"{place}.{RESERVED}.{PENDING}.used.{name}: must be a whole number")
@@ -282,10 +256,43 @@ def check_pending(message: Message, place: str) -> Mapping[str, Any]:
     for each in mark["left"]:
         if not (isinstance(each, list | tuple) and len(each) == 2 and type(each[0]) is int and type(each[1]) is str):
             raise ApprovalError(f"{place}.{RESERVED}.{PENDING}.left: must hold places and origins")
+    if not all(isinstance(each, str) for each in mark["via"]):
+        raise ApprovalError(f"{place}.{RESERVED}.{PENDING}.via: must hold names")
     return mark  # type: ignore[no-any-return]
 
 
-_MARK: Mapping[str, Any] = {"run": str, "calls": Mapping, "used": Mapping, "left": list | tuple}
+def _check_inner(about: Mapping[str, Any], place: str) -> None:
+    inner = about.get("inner")
+    if inner is None:
+        return
+    messages = inner.get("messages") if isinstance(inner, Mapping) else None
+    if not isinstance(messages, list | tuple) or not all(isinstance(each, Mapping) for each in messages):
+        raise ApprovalError(f"{place}.messages: must hold messages")
+    if not isinstance(inner.get("shims"), Mapping) or not isinstance(inner.get("arguments"), Mapping | None):
+        raise ApprovalError(f"{place}: is not what it must be")
+    try:
+        found = pending_in(messages)
+    except ApprovalError as error:
+        raise ApprovalError(f"{place}: {error}") from None
+    if found is None:
+        raise ApprovalError(f"{place}.messages: nothing waits in them")
+
+
+def _question(about: Mapping[str, Any]) -> Question:
+    inner = about.get("inner")
+    waiting = None if inner is None else Waiting(**{name: inner[name] for name in _INNER})
+    return Question(why=about["why"], reason=about["reason"], inner=waiting)
+
+
+_MARK: Mapping[str, Any] = {
+    "run": str,
+    "calls": Mapping,
+    "used": Mapping,
+    "left": list | tuple,
+    "via": list | tuple,
+    "outcomes": Mapping,
+}
+_INNER = ("messages", "shims", "arguments")
 _ABOUT = ("digest", "why", "reason")
 _COUNTS = ("steps", "rounds", "called")
 

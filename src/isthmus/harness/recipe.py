@@ -9,8 +9,9 @@ from typing import Any
 
 from isthmus.chain import of
 from isthmus.harness.agenttool import AgentTool, RunContext
+from isthmus.harness.beginning import Begun
 from isthmus.harness.crew import Crew
-from isthmus.harness.delegation import Busy, Lead
+from isthmus.harness.delegation import Busy, Lead, inheritable
 from isthmus.harness.descriptor import AgentDescriptor, Runner
 from isthmus.harness.errors import ApprovalError, JournalError
 from isthmus.harness.handoffs import Handoff
@@ -23,7 +24,6 @@ from isthmus.harness.pending import Pending, pending_in
 from isthmus.harness.plainjson import plain_json
 from isthmus.harness.recovery import Comeback, begun_record, from_conversation, from_journal, rewound
 from isthmus.harness.resume import Resume
-from isthmus.harness.run import Begun
 from isthmus.harness.runevents import Mailbox
 from isthmus.harness.runlog import RunLog
 from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
@@ -35,6 +35,7 @@ from isthmus.models.promptspec import PromptSpec, render_instruction_text
 from isthmus.models.tools import ToolExecutionContext, Tools
 
 _RUNNER = Runner()
+_OTHER_FORM = "the answer of the run had another form: give the agent the output that it had"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +134,81 @@ class Recipe:
         else:
             messages = back.messages
             if back.brief is not None:
-                request = replace(request, brief=back.brief)
-                if _form(request) != back.form:
-                    raise JournalError("the answer of the run had another form: give the agent the output that it had")
+                request = _as_it_was(request, back.brief, back.form)
         state.instructions = request.brief
         state.task_id = state.task_id or urandom(16).hex()
-        return self._begun(state, order, request, messages, back=back, fresh=fresh)
+        if back is None:
+            begun = self._attended(state, order, request)
+            begun.next = self._start(messages, request, begun.crew is not None, None)
+        else:
+            begun = self._again(state, order, request, back=back)
+        if self.journal is not None:
+            begun.log = self._log(
+                self.journal, state, request, messages=messages, begun=begun, fresh=fresh, apart=order.apart
+            )
+        return begun
+
+    def _again(self, state: RunState, order: Order, request: GenerateContext, *, back: Comeback) -> Begun:
+        """Where the run stopped, as the agent that had the conversation then."""
+        found = back.pending
+        maker, asked = self, request
+        if found is not None and found.via:
+            maker = self.by(found.via)
+            asked = maker.asking(back.over)
+            back.over = {"brief": asked.brief, "form": _form(asked)}
+        if found is not None and back.claims and _form(asked) != found.form:
+            raise ApprovalError(_OTHER_FORM)
+        back.watched = order.watched
+        first = maker._start(back.messages, asked, maker.attends(order.watched), found)
+        step = back.again(first, maker)
+        begun: Begun = back.maker._attended(state, order, step[0].request)
+        begun.next, begun.back = step, back
+        back.first = None if back.maker is self else self
+        return begun
+
+    def by(self, handoffs: Sequence[str]) -> Recipe:
+        """What makes the runs of the agent to which these handoffs lead, one after another.
+
+        Raises:
+            ApprovalError: there is no such handoff any more.
+        """
+        maker = self
+        for name in handoffs:
+            found = [each for each in maker.tools.normalized_tools if isinstance(each, Handoff) and each.name == name]
+            if not found:
+                raise ApprovalError(
+                    f"the run had been handed over by {name!r}, and {maker.made.name!r} has no such handoff: "
+                    "resume it with the agents that it had"
+                )
+            maker = maker.successor(found[0].agent)
+        return maker
+
+    def successor(self, agent: AgentDescriptor) -> Recipe:
+        """What makes the runs of an agent that takes over from this one, without what shims would pass on."""
+        return self.member(agent, inheritable(self.tools))
+
+    def asking(self, was: Mapping[str, Any] | None) -> GenerateContext:
+        """What the calls of a run have in common, as it was where that is known.
+
+        Raises:
+            JournalError: the answer had another form.
+        """
+        request = self._rendered(self.made.instructions, ())
+        return request if was is None else _as_it_was(request, was["brief"], was["form"])
+
+    def goes_on(self, stands: LoopState, was: Mapping[str, Any], *, watched: bool) -> Next:
+        """The machine of a run that was another agent's, as a journal has it.
+
+        Args:
+            stands: where the run stands.
+            was: the system text and the form that it went on with.
+            watched: whether somebody reads the run's events.
+        """
+        return taken_over(stands, self._start((), self.asking(was), self.attends(watched), None)[0])
+
+    def attends(self, watched: bool) -> bool:
+        """Whether there is somebody who attends the runs, where their events are read or not."""
+        return bool(watched or self.hooks or self.made.shims)
 
     def take_over(self, stands: LoopState, state: RunState, *, order: Order) -> Begun:
         """The next step of a run that was another agent's.
@@ -148,8 +218,11 @@ class Recipe:
             state: the conversation that it began from, whose instructions stay those of the first agent.
             order: what the run is to do.
         """
-        begun = self._begun(state, order, self._rendered(self.made.instructions, order.items), ())
-        return replace(begun, next=taken_over(stands, begun.next[0]))
+        request = self._rendered(self.made.instructions, order.items)
+        begun = self._attended(state, order, request)
+        begun.next = taken_over(stands, self._start((), request, begun.crew is not None, None)[0])
+        begun.about = {"brief": request.brief, "form": _form(request)}
+        return begun
 
     def member(
         self, agent: AgentDescriptor, tools: Tools, *, limits: Limits | None = None, hooks: Sequence[RunnerHooks] = ()
@@ -179,24 +252,18 @@ class Recipe:
 
     def rewound(self, run_id: str, step: int | None) -> RunState:
         """The conversation as it stood in a run after so many replies."""
-        request = self._rendered("", ())
-        return rewound(
-            self.journal, run_id, step=step, first=lambda messages, found: self._start(messages, request, False, found)
-        )
 
-    def _begun(
-        self,
-        state: RunState,
-        order: Order,
-        request: GenerateContext,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        back: Comeback | None = None,
-        fresh: bool = False,
-    ) -> Begun:
+        def first(messages: Sequence[Mapping[str, Any]], found: Pending | None) -> tuple[Next, Recipe]:
+            maker = self if found is None else self.by(found.via)
+            return maker._start(messages, self._rendered("", ()), False, found), maker
+
+        return rewound(self.journal, run_id, step=step, first=first)
+
+    def _attended(self, state: RunState, order: Order, request: GenerateContext) -> Begun:
+        """A run of this agent, and who attends it; where it begins is said later."""
         task_id, parent = state.task_id or "", order.parent
         view = LiveRunView(task_id, state.shim_state)
-        attended = bool(order.watched or self.hooks or self.made.shims)
+        attended = self.attends(order.watched)
         crew: Crew | None = None
         context = ToolExecutionContext(
             run_id=task_id, agent_name=self.made.name, metadata=order.metadata, run_state=view
@@ -215,15 +282,7 @@ class Recipe:
             context = RunContext(
                 run_id=task_id, agent_name=self.made.name, metadata=order.metadata, run_state=view, lead=lead
             )
-        step = self._start(messages, request, crew is not None, None if back is None else back.pending)
-        if back is not None:
-            step = back.again(step)
-        begun = Begun(step, context, crew, lead, back)
-        if self.journal is not None:
-            begun.log = self._log(
-                self.journal, state, request, messages=messages, begun=begun, fresh=fresh, apart=order.apart
-            )
-        return begun
+        return Begun(None, context, crew, lead)
 
     def _start(
         self, messages: Sequence[Mapping[str, Any]], request: GenerateContext, staged: bool, pending: Pending | None
@@ -276,7 +335,8 @@ class Recipe:
                 brief=request.brief,
                 form=_form(request),
                 apart=apart,
-                decisions={} if back is None else back.docket.decisions,
+                decisions=() if back is None else back.given,
+                over=None if back is None else back.over,
             )
 
         return RunLog(journal, run_id, opening=opening_of_new, place=0 if fresh and back is None else None)
@@ -304,6 +364,13 @@ class Recipe:
         if brief != self._last.brief or output is not self._last.output:
             self._last = replace(self._request, brief=brief, output=output)
         return self._last
+
+
+def _as_it_was(request: GenerateContext, brief: str, form: Any) -> GenerateContext:
+    request = replace(request, brief=brief)
+    if _form(request) != form:
+        raise JournalError(_OTHER_FORM)
+    return request
 
 
 def _form(request: GenerateContext) -> Any:

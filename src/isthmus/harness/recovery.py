@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace as changed
 
 from isthmus.adapters.views import to_response
+from isthmus.harness.decisions import Decision
 from isthmus.harness.docket import Docket
 from isthmus.harness.effects import Done, Emit
 from isthmus.harness.ephemeral import rejoined
@@ -16,7 +17,7 @@ from isthmus.harness.errors import ApprovalError, JournalError, StateConflictErr
 from isthmus.harness.history import NOT_EXECUTED, UNKNOWN
 from isthmus.harness.journal import Journal, Record
 from isthmus.harness.loop import Next
-from isthmus.harness.pending import Decision, Pending, pending_in, unheld
+from isthmus.harness.pending import Pending, pending_in, unheld
 from isthmus.harness.replay import Replay
 from isthmus.harness.resume import Resume
 from isthmus.harness.runlog import VERSION
@@ -34,6 +35,7 @@ class Comeback:
     Args:
         messages: what it begins with, up to calls that wait.
         docket: what is known of the calls that it stopped at.
+        given: the decisions, of all calls that waited.
         pending: the calls that wait behind the messages.
         tail: the calls that wait, as they stand in the transcript, and the results behind them.
         notes: what is missing.
@@ -49,10 +51,15 @@ class Comeback:
         apart: whether it is a fork, so that it never gets there.
         replies: what the models replied so far.
         shims: what the shims kept when it stopped; None leaves what the state has.
+        over: the system text and the form of the agent that has the conversation, where it is not the first one.
+        maker: what makes the runs of that agent.
+        first: what makes the runs of the first one, where it is not the same.
+        watched: whether somebody reads the run's events.
     """
 
     messages: tuple[Message, ...]
     docket: Docket = field(default_factory=Docket)
+    given: Sequence[Decision] = ()
     pending: Pending | None = None
     tail: tuple[Message, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -68,9 +75,17 @@ class Comeback:
     apart: bool = False
     replies: tuple[StepResult, ...] = ()
     shims: Mapping[str, Any] | None = None
+    over: Record | None = None
+    maker: Any = None
+    first: Any = None
+    watched: bool = False
 
-    def again(self, first: Next) -> Next:
+    def again(self, first: Next, maker: Any) -> Next:
         """The machine where the run stopped.
+
+        Args:
+            first: the machine where the run begins, or began to wait.
+            maker: what makes the runs of the agent that had the conversation then.
 
         Raises:
             JournalError: the records do not follow from one another.
@@ -78,15 +93,20 @@ class Comeback:
         """
         state, effects = first
         state = changed(state, notes=(*state.notes, *self.notes))
-        steps = Replay(state, effects, docket=self.docket, context=self.context)
+        steps = Replay(state, effects, docket=self.docket, context=self.context, maker=maker)
+        steps.watched = self.watched
         for place, record in enumerate(self.records):
             steps.take(place, record)
         steps.settle()
         steps.let_go()
         self.docket = replace(
-            self.docket, results=steps.results, decisions=steps.decisions, started=frozenset(steps.started)
+            self.docket,
+            results=steps.results,
+            decisions=steps.decisions,
+            waiting=steps.waiting,
+            started=frozenset(steps.started),
         )
-        self.replies, self.shims = tuple(steps.replies), steps.shims
+        self.replies, self.shims, self.maker = tuple(steps.replies), steps.shims, steps.maker
         effects = tuple(effect for effect in steps.effects if not isinstance(effect, Emit))
         if self.ended and not any(isinstance(effect, Done) for effect in effects):
             # It was cut in the middle of a reply, or before one, and what there was of that was handed out.
@@ -102,12 +122,13 @@ def from_conversation(resume: Resume, state: RunState, *, found: Pending | None)
     """
     if found is None:
         raise ApprovalError("no call waits for a decision here: it was decided before, or never asked about")
-    decisions = found.decided(resume.decisions)
+    decisions, waiting = found.decided(resume.decisions)
     before, notes = rejoined(found.before, found.left, context=resume.context)
     state.task_id = found.run
     return Comeback(
         messages=before,
-        docket=Docket(results=found.results, decisions=decisions),
+        docket=Docket(results=found.results, decisions=decisions, waiting=waiting),
+        given=resume.decisions,
         pending=found,
         tail=tuple(state.history[len(found.before) :]),
         notes=notes,
@@ -142,6 +163,7 @@ def from_journal(resume: Resume, state: RunState, *, journal: Journal | None, ag
     _become(state, begun, run_id)
     found = pending_in(messages)
     earlier = [Decision(**each) for each in begun["decisions"]]
+    decided, waiting = ({}, {}) if found is None else found.decided(earlier)
     last = rest[-1] if rest else {}
     ended = f"{last.get('outcome')}, {last.get('reason')}" if last.get("kind") == "end" else ""
     opening = {
@@ -154,7 +176,8 @@ def from_journal(resume: Resume, state: RunState, *, journal: Journal | None, ag
         messages=messages if found is None else found.before,
         docket=Docket(
             results={} if found is None else found.results,
-            decisions={each.call_id: each for each in earlier},
+            decisions=decided,
+            waiting=waiting,
             uncertain=resume.uncertain,
         ),
         pending=found,
@@ -165,6 +188,7 @@ def from_journal(resume: Resume, state: RunState, *, journal: Journal | None, ag
         place=place,
         brief=begun["brief"],
         form=begun.get("form"),
+        over=begun.get("over"),
         ended=ended,
         committed=committed,
         apart=apart,
@@ -226,9 +250,9 @@ def begun_record(state: RunState, *, agent: str, messages: Sequence[Message], br
         messages: its transcript, with what is to be answered.
         brief: the system text.
         about: `form`, what the answer is to look like; `apart`, whether it is a fork; `decisions` of calls that wait at
-            the end of the transcript.
+            the end of the transcript; `over`, text and form of the agent that waited, where it had taken over.
     """
-    decisions = about.pop("decisions", {})
+    decisions = about.pop("decisions", ())
     return {
         "kind": "begun",
         "v": VERSION,
@@ -241,7 +265,7 @@ def begun_record(state: RunState, *, agent: str, messages: Sequence[Message], br
             "turn_count": state.turn_count,
             "revision": state.revision,
         },
-        "decisions": [each.to_dict() for each in decisions.values()],
+        "decisions": [each.to_dict() for each in decisions],
         **about,
     }
 
@@ -258,7 +282,7 @@ def rewound(
     run_id: str,
     *,
     step: int | None,
-    first: Callable[[Sequence[Message], Pending | None], Next],
+    first: Callable[[Sequence[Message], Pending | None], tuple[Next, Any]],
 ) -> RunState:
     """The conversation as it stood in a run after so many replies, with the results of their calls.
 
@@ -266,7 +290,7 @@ def rewound(
         journal: where the run is.
         run_id: the run.
         step: how many replies; None is as far as it came.
-        first: begins the machine.
+        first: begins the machine, and says what makes the runs of the agent that had the conversation.
 
     Raises:
         JournalError: there is no such run.
@@ -282,7 +306,7 @@ def rewound(
     messages = tuple(begun["messages"]) if found is None else found.before
     results = {} if found is None else found.results
     back = Comeback(messages=messages, docket=Docket(results=results), pending=found, records=rest[:end])
-    machine, _ = back.again(first(messages, found))
+    machine, _ = back.again(*first(messages, found))
     unknown = {
         call.call_id or "": ToolResult(call.call_id or "", call.tool, UNKNOWN, "unknown")
         for call in machine.calls

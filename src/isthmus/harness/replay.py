@@ -8,20 +8,23 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace as changed
 
+from isthmus.harness.agenttool import AgentTool
 from isthmus.harness.asides import continued_of
+from isthmus.harness.decisions import Decision, checked, digest_of
 from isthmus.harness.docket import Docket
-from isthmus.harness.effects import CallModel, Collect, Effect, PrepareTurn, RunTools
+from isthmus.harness.effects import CallModel, Collect, Effect, HandOver, PrepareTurn, RunTools
 from isthmus.harness.ephemeral import rejoined
 from isthmus.harness.errors import JournalError
 from isthmus.harness.following import answered, entered, joined, uncertain
 from isthmus.harness.history import Said, with_id
 from isthmus.harness.journal import Record
-from isthmus.harness.loop import advance, asked_again
+from isthmus.harness.loop import advance, asked_again, handed_over, not_handed_over
 from isthmus.harness.loopstate import LoopState
-from isthmus.harness.pending import Decision, checked, digest_of
+from isthmus.harness.pending import Waiting, shared_out
 from isthmus.harness.reports import Collected, Prepared, Replied, Report, ToolsRan
 from isthmus.harness.steps import decoded_result, decoded_step
-from isthmus.models.events import Call, StepResult
+from isthmus.models.events import Call, Note, StepResult, Usage
+from isthmus.models.spent import Spent
 
 Message: TypeAlias = Mapping[str, Any]
 
@@ -34,14 +37,17 @@ class Replay:
         effects: what it wants done first.
         docket: what is known of the calls that it begins with.
         context: the run's ephemeral messages, where they were given again.
+        maker: what makes the runs of the agent that has the conversation.
     """
 
     def __init__(
-        self, state: LoopState, effects: Sequence[Effect], *, docket: Docket, context: Sequence[Message]
+        self, state: LoopState, effects: Sequence[Effect], *, docket: Docket, context: Sequence[Message], maker: Any
     ) -> None:
         self.state, self.effects = state, effects
+        self.maker, self.watched = maker, False
         self.results = dict(docket.results)
         self.decisions = dict(docket.decisions)
+        self.waiting = dict(docket.waiting)
         self.started: set[str] = set()
         self.replies: list[StepResult] = []
         self.shims: Mapping[str, Any] | None = None
@@ -80,7 +86,16 @@ class Replay:
             messages = self.state.messages
             if given is not None:
                 messages, _ = rejoined(given, record.get("left", ()), context=self._context)
-            self._advance(Prepared(messages, self.state.tools, request.brief, request.options))
+            self._advance(
+                Prepared(
+                    messages,
+                    self.state.tools,
+                    request.brief,
+                    request.options,
+                    spent=tuple(None if each is None else Usage(**each) for each in record.get("spent", ())),
+                    notes=tuple(Note(*each) for each in record.get("notes", ())),
+                )
+            )
         if not any(isinstance(effect, CallModel) for effect in self.effects):
             raise JournalError("a reply where none was due: the agent's limits are lower now, or records are mixed")
         step, beside = decoded_step(record["step"]), record.get("beside") or {}
@@ -113,14 +128,25 @@ class Replay:
 
     def start(self, record: Record) -> None:
         """A tool was to run; a decision holds for one start."""
+        self._stays()
         self.started.add(record["call_id"])
         self.decisions.pop(record["call_id"], None)
+        self.waiting.pop(record["call_id"], None)
 
     def result(self, record: Record) -> None:
         """A call was answered."""
+        self._stays()
         result = decoded_result(record["result"])
         self.results[result.call_id] = result
+        if any(isinstance(tool, AgentTool) and tool.name == result.tool for tool in self.state.tools.normalized_tools):
+            # What the agent spent is in no record.
+            self.state = changed(self.state, spent=Spent(self.state.spent.usage, True))
         self.started.discard(result.call_id)
+
+    def waits(self, record: Record) -> None:
+        """An agent waits that works for the run."""
+        self.started.discard(record["call_id"])
+        self.waiting[record["call_id"]] = Waiting(**record["inner"])
 
     def resumed(self, record: Record) -> None:
         """The run was taken up, with decisions of the calls that were open."""
@@ -129,11 +155,26 @@ class Replay:
             for call in self._open()
             if call.call_id not in self.results
         }
-        given = [Decision(**each) for each in record["decisions"]]
+        open_calls = {name: digest for name, digest in open_calls.items() if name not in self.waiting}
+        given, self.waiting = shared_out([Decision(**each) for each in record["decisions"]], self.waiting)
         self.decisions.update(checked(given, record["run"], digests=open_calls))
+
+    def handoff(self, record: Record) -> None:
+        """Another agent took over."""
+        effect = next((each for each in self.effects if isinstance(each, HandOver)), None)
+        if effect is None:
+            raise JournalError(f"a handoff to {record['tool']!r} where none was due: the agent has no such handoff now")
+        self.maker = self.maker.successor(effect.to.agent)
+        stands = handed_over(self.state, effect)
+        self.state, self.effects = self.maker.goes_on(stands, record, watched=self.watched)
 
     def nothing(self, record: Record) -> None:
         """Where the run stopped before."""
+
+    def _stays(self) -> None:
+        """A call that looks like a handoff was answered like any other: a shim withheld it, or had to wait."""
+        if any(isinstance(effect, HandOver) for effect in self.effects):
+            self.state, self.effects = not_handed_over(self.state)
 
     def _open(self) -> tuple[Call, ...]:
         return next((effect.calls for effect in self.effects if isinstance(effect, RunTools)), ())
@@ -147,6 +188,8 @@ _TAKING: Mapping[str, Callable[[Replay, Record], None]] = {
     "start": Replay.start,
     "result": Replay.result,
     "resumed": Replay.resumed,
+    "waits": Replay.waits,
+    "handoff": Replay.handoff,
     "paused": Replay.nothing,
     "stopped": Replay.nothing,
     "delivered": Replay.delivered,

@@ -12,8 +12,9 @@ from msgspec import to_builtins
 from isthmus.adapters.views import to_response
 from isthmus.chain.ledger import Attempt
 from isthmus.errors import CutReason, ModelsException, RunErrorDetails
+from isthmus.harness.decisions import ApprovalRequest
 from isthmus.harness.outcome import Outcome
-from isthmus.harness.pending import ApprovalRequest, pending_in
+from isthmus.harness.pending import pending_in
 from isthmus.harness.state import RunState
 from isthmus.models.events import FinishReason, StepResult, Usage
 from isthmus.models.responses import ModelResponse

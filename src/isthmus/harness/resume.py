@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from isthmus.harness.decisions import Decision
 from isthmus.harness.docket import Uncertain, check_policy
 from isthmus.harness.ephemeral import check_context
-from isthmus.harness.pending import Decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from isthmus.chain import Chain
+from isthmus.harness.beginning import Begun
 from isthmus.harness.descriptor import AgentDescriptor, Runner
 from isthmus.harness.limits import Limits
 from isthmus.harness.loopstate import LoopState
-from isthmus.harness.run import Begun
 from isthmus.harness.runnerhooks import RunnerHooks
 from isthmus.harness.state import RunState
 from isthmus.models.tools import Tools

@@ -6,11 +6,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Protocol
 
+from isthmus.harness.agenttool import WAITING
 from isthmus.harness.crew import Crew
 from isthmus.harness.docket import Docket, Plan, planned_round
 from isthmus.harness.effects import RunTools
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.observed import answered, around_tools
+from isthmus.harness.pending import Question, Waiting
 from isthmus.harness.reports import Held, Report, ToolsRan
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.runlog import RunLog
@@ -47,29 +49,41 @@ async def run_round(run: Worked, effect: RunTools) -> AsyncGenerator[ToolResult 
     plan, effect = await planned_round(
         effect, run.docket, crew=run.crew, stands=run.state, model=run.active, run_id=run_id
     )
+    async for known in _known(run, effect, plan):
+        yield known
     if plan is not None and plan.asked:
         run.report(Held(run_id, plan.asked, plan.answered))
         return
     async with aclosing(_ran(run, effect, plan)) as events:
         async for event in events:
             yield event
+    waiting: dict[str, Waiting] = {}
     if run.lead is not None:
         run.collect()
-    run.report(ToolsRan(run.results))
+        waiting = run.lead.waiting
+    # An agent that waits holds the run up as a call of its own would.
+    asked = {name: Question(inner=each) for name, each in waiting.items()}
+    results = {result.call_id: result for result in run.results}
+    run.report(Held(run_id, asked, results) if asked else ToolsRan(run.results))
     if run.crew is not None:
         run.crew.at("tool_round_end", run.state)
 
 
-async def _ran(run: Worked, effect: RunTools, plan: Plan | None) -> AsyncGenerator[ToolResult | RunEvent, None]:
+async def _known(run: Worked, effect: RunTools, plan: Plan | None) -> AsyncGenerator[ToolResult, None]:
+    """The answers of calls that are not run; those that an earlier life of the run had told are not told again."""
     calls = {call.call_id or "": call for call in effect.calls}
     for known in () if plan is None else plan.answered.values():
+        run.results = (*run.results, known)
         if run.docket is None or known.call_id not in run.docket.results:
             await tell(run, calls[known.call_id], result=known)
             yield known
-        run.results = (*run.results, known)
+
+
+async def _ran(run: Worked, effect: RunTools, plan: Plan | None) -> AsyncGenerator[ToolResult | RunEvent, None]:
+    calls = {call.call_id or "": call for call in effect.calls}
     run.docket = None
     if run.lead is not None:
-        run.lead.active = run.active
+        run.lead.round(run.active, plan)
     due = effect.calls if plan is None else plan.run
     results = ToolExecutor(around=around(run, plan)).results(
         due, tools=effect.tools, context=run.context, used=effect.used, on_tool_start=starting(run)
@@ -78,6 +92,10 @@ async def _ran(run: Worked, effect: RunTools, plan: Plan | None) -> AsyncGenerat
         async for item in events:
             if isinstance(item, ToolResult):
                 item = item if plan is None else plan.shown(item)
+                if item.outcome == WAITING:
+                    if run.crew is not None:
+                        await run.crew.tool_ends(calls[item.call_id], item)
+                    continue
                 run.results = (*run.results, item)
                 await tell(run, calls[item.call_id], result=item)
             yield item
@@ -105,16 +123,12 @@ def starting(run: Worked) -> Callable[[Call], Awaitable[None]]:
 
 def around(run: Worked, plan: Plan | None) -> Around | None:
     """What tells of each tool, and writes its result as soon as it is there."""
-    told, log = around_tools(run.op), run.log
+    log, lead = run.log, run.lead
+    told = around_tools(run.op, None if lead is None else lead.marked)
     if log is None:
         return told
-
-    async def recorded(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        result = await (ran() if told is None else told(call, ran))
-        await log.result(result if plan is None else plan.shown(result))
-        return result
-
-    return recorded
+    waiting = {} if lead is None else lead.waiting
+    return log.recording(told, (plan or Plan()).shown, waiting=waiting)
 
 
 async def tell(run: Worked, call: Call, *, result: ToolResult) -> None:

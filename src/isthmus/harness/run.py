@@ -11,20 +11,20 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace as changed
 
 from isthmus.adapters.views import to_response
-from isthmus.chain.ledger import Attempt
-from isthmus.errors import ChainCut, TierError, TransientError, UnavailableError, UnclassifiedError
+from isthmus.errors import ChainCut, TierError, UnclassifiedError
+from isthmus.harness.account import Account
 from isthmus.harness.asides import Asides, as_sent
-from isthmus.harness.conversation import Turn
+from isthmus.harness.beginning import Announce, Begun, Heard, Todo
 from isthmus.harness.crew import Crew
-from isthmus.harness.descriptor import Runner
+from isthmus.harness.descriptor import Runner, retries_of
 from isthmus.harness.docket import Docket
-from isthmus.harness.effects import CallModel, Collect, Done, Effect, Emit, PrepareTurn, RunTools
-from isthmus.harness.loop import Next, advance
+from isthmus.harness.effects import CallModel, Collect, Done, Emit, PrepareTurn, RunTools
+from isthmus.harness.loop import advance
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.observed import begun, ended
-from isthmus.harness.outcome import Outcome
+from isthmus.harness.outcome import Outcome, raise_failure
 from isthmus.harness.passage import Passage
-from isthmus.harness.recovery import Comeback, claimed
+from isthmus.harness.recovery import Comeback
 from isthmus.harness.reports import Aborted, Failed, Replied, Report
 from isthmus.harness.result import RunResult, say_how_far
 from isthmus.harness.rounds import run_round
@@ -35,43 +35,12 @@ from isthmus.models.aside import Aside
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, FinishReason, Reset, StepResult
 from isthmus.models.executor import ToolResult
+from isthmus.models.spent import Spent
 from isthmus.models.stream import EventStream
 from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability.scope import Operation, under
 
 AgentEvent: TypeAlias = Event | ToolResult
-
-
-@dataclass(slots=True)
-class Begun:
-    """The first step of a run, and what it has for all its steps."""
-
-    next: Next
-    context: ToolExecutionContext
-    crew: Crew | None = None
-    lead: Any = None
-    back: Comeback | None = None
-    log: RunLog | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """Tell those who attend the run of the model call that comes next."""
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """Tell them of its reply; None if it failed."""
-
-    step: StepResult | None
-
-
-Todo: TypeAlias = Effect | Announce | Heard
-
-
-def passes(error: Exception) -> bool:
-    """Whether an error is of a kind that passes."""
-    return isinstance(error, TransientError | UnavailableError)
 
 
 @dataclass(slots=True)
@@ -92,10 +61,10 @@ class Run:
         error: what went wrong outside of the machine, e.g. where the conversation is kept.
         ended: the result, once it was made.
         active: what is called: the run's own copy of a chain.
-        before: how many tries that had made before.
         tries: how many it had made before the call that is being read.
         lead: the agent at work, where others may work for it or take over.
-        earlier: the tries of models that were called before, and of those who worked for the run.
+        account: what the run spent.
+        agent: the name of the agent that began it.
         others: closes the models that are called besides the first.
         opened: what is called of each model, by its `id`.
         asides: what is under way beside the replies, if there was anything.
@@ -124,12 +93,12 @@ class Run:
     tallied: bool = False
     concluded: bool = False
     active: Any = None
-    before: int = 0
     tries: int = 0
     announced: CallModel | None = None
     op: Operation | None = field(default_factory=begun)
     lead: Any = None
-    earlier: tuple[Attempt, ...] = ()
+    account: Account = field(default_factory=Account)
+    agent: str = ""
     others: AsyncExitStack | None = None
     opened: dict[int, Any] = field(default_factory=dict)
     asides: Asides | None = None
@@ -139,7 +108,7 @@ class Run:
     def of(cls, begun: Begun, before: RunState, *, runner: Runner | None) -> Run:
         """A run at its beginning."""
         state, effects = begun.next
-        run = cls(state, deque(effects), begun.context, begun.crew, before, retries=_retries(runner), lead=begun.lead)
+        run = cls(state, deque(effects), begun.context, begun.crew, before, retries=retries_of(runner), lead=begun.lead)
         run._come_back(begun)
         return run
 
@@ -152,7 +121,11 @@ class Run:
     def go_on(self, begun: Begun, runner: Runner | None) -> None:
         """Go on as another agent."""
         self._take(begun)
-        self.retries = _retries(runner)
+        self.driven_by(runner)
+
+    def driven_by(self, runner: Runner | None) -> None:
+        """Make model calls anew as often as this says."""
+        self.retries = retries_of(runner)
 
     def _take(self, begun: Begun) -> None:
         (self.state, effects), self.context, self.crew = begun.next, begun.context, begun.crew
@@ -160,8 +133,9 @@ class Run:
 
     def _come_back(self, begun: Begun) -> None:
         """Take what an earlier life of the run left, and where this one is written down."""
-        self.back, self.log = begun.back, begun.log
+        self.back, self.log, self.agent = begun.back, begun.log, begun.context.agent_name or ""
         if self.back is not None:
+            self.agent = self.agent if self.back.first is None else self.back.first.made.name
             self.docket, self.replies = self.back.docket, self.back.replies
 
     def next(self) -> Todo | None:
@@ -193,29 +167,6 @@ class Run:
         self.reading = stream if isinstance(stream, EventStream) else EventStream(stream)
         self.passage = Passage(effect, () if self.asides is None else self.asides.begin())
         return self.reading, self.passage
-
-    async def open(self, turn: Turn | None) -> None:
-        """Say in the journal, in the conversation and to those who attend that the run begins, or goes on.
-
-        Args:
-            turn: its turn at the conversation; None where there is none.
-
-        Raises:
-            JournalError: the journal cannot be written, or another process goes on with the run.
-            StateConflictError: another process has taken the decisions.
-        """
-        back = self.back
-        claims = back is not None and back.claims and turn is not None
-        if claims:
-            self.origin.revision += 1
-        if self.log is not None:
-            await self.log.open(self.origin.shim_state)
-        if claims and turn is not None:
-            await turn.commit(claimed(self.origin))
-        if self.crew is not None:
-            await self.crew.begin(self.state)
-            if back is not None and back.shims is not None:
-                self.crew.restore(back.shims)
 
     async def replied(self, effect: CallModel, failure: TierError | None) -> None:
         """Report the end of a model call; text that is still held back is shown first."""
@@ -275,25 +226,33 @@ class Run:
             return
         self.tallied = True
         self.collect()
-        spent = self.state.spent
-        self.outcome = replace(outcome, attempts=self.earlier, usage=spent.usage, usage_missing=spent.missing)
+        spent = self.spent
+        self.outcome = replace(outcome, attempts=self.account.tries, usage=spent.usage, usage_missing=spent.missing)
         say_how_far(self.outcome, self.replies)
 
     def conclude(self) -> None:
         """Tell the listeners that the run is over; once."""
         self.tally()
-        if self.outcome is not None and not self.concluded:
+        outcome = self.outcome
+        if outcome is not None and not self.concluded:
             self.concluded = True
-            ended(self.op, self.context, outcome=self.outcome)
+            # Who adds up the runs that were told must not count an agent again with the one that it worked for.
+            own = replace(outcome, attempts=self.account.own, usage=self.state.spent.usage)
+            ended(self.op, self.agent, run_id=self.context.run_id or "", outcome=own)
+
+    @property
+    def spent(self) -> Spent:
+        """The tokens, with those of agents that worked for the run."""
+        return self.state.spent.with_those_of(self.account.helped)
 
     def collect(self) -> None:
         """Enter the tries that were made, and what those spent who have worked for the run."""
-        tries = getattr(self.active, "attempts", ())
-        self.earlier, self.before = (*self.earlier, *tries[self.before :]), len(tries)
-        for outcome in () if self.lead is None else self.lead.ended():
-            self.earlier = (*self.earlier, *outcome.attempts)
-            spent = self.state.spent.add(outcome.usage) if outcome.steps else self.state.spent
-            self.state = changed(self.state, spent=replace(spent, missing=spent.missing or outcome.usage_missing))
+        self.account.collect(self.active, () if self.lead is None else self.lead.ended())
+
+    def calls(self, active: Any) -> None:
+        """Call this from now on."""
+        self.active = active
+        self.account.opens(active)
 
     def _hear(self, step: StepResult | None) -> None:
         if self.crew is not None:
@@ -340,7 +299,7 @@ class Run:
         if isinstance(effect, PrepareTurn):
             prepared = await crew.prepare(self.state, self.active)
             if self.log is not None:
-                self.log.prepared(None if prepared.messages is self.state.messages else prepared.messages)
+                self.log.prepared(prepared, changed=prepared.messages is not self.state.messages)
             self.report(prepared)
             crew.at("turn_prepared", self.state)
         elif isinstance(effect, Heard):
@@ -368,13 +327,3 @@ class Run:
         step = self.passage.read(self.reading.partial(UnclassifiedError("the run was stopped")))
         step = step if self.asides is None else self.asides.reply(step)[0]
         return Aborted(step, self.passage.said(step, whole=False))
-
-
-def _retries(runner: Runner | None) -> tuple[int, Callable[[Exception], bool]]:
-    return (0, passes) if runner is None else (runner.max_attempts - 1, runner.is_retryable or passes)
-
-
-def raise_failure(outcome: Outcome) -> None:
-    """Raise what a failed run failed with."""
-    if outcome.outcome == "failed" and outcome.error is not None:
-        raise outcome.error

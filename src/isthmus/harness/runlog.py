@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from isthmus.errors import CutReason
+from isthmus.harness.decisions import digest_of
 from isthmus.harness.ephemeral import parted
 from isthmus.harness.errors import JournalError
 from isthmus.harness.history import Said
 from isthmus.harness.journal import Journal, Record
 from isthmus.harness.outcome import Outcome
-from isthmus.harness.pending import digest_of
+from isthmus.harness.pending import Waiting
 from isthmus.harness.plainjson import plain_json
+from isthmus.harness.reports import Prepared
 from isthmus.harness.steps import encoded_result, encoded_step
 from isthmus.models.events import Call, StepResult
-from isthmus.models.executor import ToolResult
+from isthmus.models.executor import Around, ToolResult
 
 VERSION = 1
 _LOG = logging.getLogger("isthmus.harness.journal")
@@ -44,7 +46,7 @@ class RunLog:
         self._waiting: list[Record] = []
         self._turn = asyncio.Lock()
         self._known: set[str] = set()
-        self._prepared: Sequence[Mapping[str, Any]] | None = None
+        self._prepared: Mapping[str, Any] = {"messages": None}
         self._shims: Mapping[str, Any] = {}
         self._written: dict[str, Any] | None = None
         self._opened = False
@@ -87,9 +89,19 @@ class RunLog:
                 raise
             self._wrote(batch)
 
-    def prepared(self, messages: Sequence[Mapping[str, Any]] | None) -> None:
-        """The transcript that a turn begins with, where those who attend the run changed it."""
-        self._prepared = messages
+    def prepared(self, turn: Prepared, *, changed: bool) -> None:
+        """What those who attend the run made of a turn.
+
+        Args:
+            turn: the turn.
+            changed: whether its transcript is another one.
+        """
+        about = {
+            "messages": list(turn.messages) if changed else None,
+            "spent": [None if each is None else each.to_dict() for each in turn.spent],
+            "notes": [[str(note.code), note.detail] for note in turn.notes],
+        }
+        self._prepared = {name: value for name, value in about.items() if value or name == "messages"}
 
     async def reply(
         self, step: StepResult, said: Said, *, tier: str | None, beside: Mapping[str, Any] | None = None
@@ -102,13 +114,13 @@ class RunLog:
             tier: who served.
             beside: what came with it that only the model face can say.
         """
-        messages, self._prepared = self._prepared, None
+        prepared, self._prepared = self._prepared, {"messages": None}
         await self._note(
             kind="reply",
             step=encoded_step(step),
             said=list(said),
             tier=tier,
-            messages=messages and list(messages),
+            **prepared,
             **({"beside": beside} if beside else {}),
         )
 
@@ -135,6 +147,37 @@ class RunLog:
             round: whether that was a round of its own.
         """
         await self._note(kind="delivered", calls=list(calls), round=round)
+
+    def recording(
+        self, told: Around | None, shown: Callable[[ToolResult], ToolResult], *, waiting: Mapping[str, Waiting]
+    ) -> Around:
+        """What writes the result of each tool as soon as it is there, or that the agent that it is waits.
+
+        Args:
+            told: what else is around a tool.
+            shown: a result as the model reads it.
+            waiting: the calls whose agents wait.
+        """
+
+        async def recorded(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+            result = await (ran() if told is None else told(call, ran))
+            waits = waiting.get(result.call_id)
+            if waits is None:
+                await self.result(shown(result))
+            else:
+                await self._note(kind="waits", call_id=result.call_id, inner=waits.to_dict())
+            return result
+
+        return recorded
+
+    async def handoff(self, tool: str, about: Mapping[str, Any]) -> None:
+        """Another agent goes on.
+
+        Args:
+            tool: the handoff.
+            about: its system text, and the form of its answer.
+        """
+        await self._note(kind="handoff", tool=tool, **about)
 
     async def close(self, outcome: Outcome | None, *, failed: bool) -> None:
         """Write how the run ended, and take out what was for it alone; what cannot be written is logged."""

@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from isthmus.harness.beginning import Begun
 from isthmus.harness.conversation import Turn
 from isthmus.harness.descriptor import Runner
 from isthmus.harness.driver import Kept, drive
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.result import RunResult
-from isthmus.harness.run import Begun, Run
+from isthmus.harness.run import Run
 from isthmus.harness.state import RunState
 from isthmus.models.cancellation import CancellationToken
 from isthmus.models.contract import Timeouts

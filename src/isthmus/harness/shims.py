@@ -62,6 +62,8 @@ class PreparedTurn:
         transient_state: what the shims of this run tell one another; never stored.
         spent: the tokens of model calls that a shim made for this turn; None of one that reported none.
         notes: what shims changed, for the run's notes.
+        repeated: whether the turn was prepared before the run stopped, and its calls wait: what a shim does to its
+            tools counts, and nothing else.
     """
 
     run_state: TurnState
@@ -72,6 +74,7 @@ class PreparedTurn:
     excluded: frozenset[str] = frozenset()
     spent: list[Usage | None] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    repeated: bool = False
 
     def add_tools(self, tools: Iterable[ToolSpec | Callable[..., Any]], *, require_unique_names: bool = False) -> None:
         """Offer these tools, too; of two with one name the first stays.

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from isthmus.harness.decisions import ApprovalRequest
 from isthmus.harness.errors import SnapshotError
 from isthmus.harness.items import as_item
 from isthmus.harness.outcome import Outcome
-from isthmus.harness.pending import ApprovalRequest, pending_in
+from isthmus.harness.pending import pending_in
 from isthmus.harness.plainjson import own_copy, plain_json
 from isthmus.harness.replies import Replies
 from isthmus.models.internal import lasting_messages

@@ -40,7 +40,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool-result
         content: what the model reads: text, or, where there are images or files in it, a list of parts.
         outcome: "ok", "error" (the handler failed, or says so), "timeout", "cancelled" (its outcome is unknown),
             "unknown-tool", "invalid-arguments", "limit" (used up), "refused" (a person or a policy said no), or, for a
-            run that was stopped, "unknown" and "not-executed".
+            run that was stopped, "unknown" and "not-executed", or, where an agent waits for a decision, "waiting".
         seconds: how long it ran.
     """
 

@@ -39,6 +39,11 @@ class Spent:
         summed = {name: _sum(getattr(self.usage, name), getattr(usage, name)) for name in _COUNTS}
         return Spent(Usage(**summed, estimated=self.usage.estimated or usage.estimated), missing)
 
+    def with_those_of(self, other: Spent) -> Spent:
+        """With what others spent."""
+        both = self if other.usage is None else self.add(other.usage)
+        return Spent(both.usage, both.missing or other.missing)
+
 
 def _sum(first: int | None, second: int | None) -> int | None:
     return second if first is None else first + (second or 0)

@@ -221,7 +221,7 @@ class ChainEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnStarted:
-    """An agent's run begins."""
+    """An agent's run begins, or goes on after it was stopped."""
 
     op: Operation = field(repr=False, compare=False)
     agent: str
@@ -230,7 +230,11 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnded:
-    """An agent's run is over; the fields are those of its outcome."""
+    """An agent's run is over; the fields are those of its outcome, of tokens and cost its own share.
+
+    An agent that works for another one has a run of its own, so that the tokens of all runs add up to what was spent. A
+    run that was handed over has the name of the agent that began it.
+    """
 
     agent: str
     run_id: str
