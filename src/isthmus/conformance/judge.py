@@ -20,6 +20,7 @@ from isthmus.conformance.report import ERROR, FAIL, PASS, SKIP, Finding, Report,
 from isthmus.conformance.seen import Ask, Seen
 from isthmus.conformance.subject import CannotMake, Subject
 from isthmus.conformance.watch import Heart, elsewhere, staying
+from isthmus.errors import TierError
 from isthmus.models.contract import ToolSpec
 
 CANARY = "sk-isthmus-conformance-canary-7f3a9"
@@ -118,6 +119,9 @@ async def _judged(seen: Seen, report: Report) -> None:
                 standing = Standing(law.id, SKIP, f"no fresh adapter: {error}")
             except asyncio.CancelledError:
                 raise
+            except TierError as error:
+                # An adapter that cannot be made anew may be used up, as a script is.
+                standing = Standing(law.id, SKIP, f"the adapter failed: {error.message:.200}")
             except BaseException as error:
                 # What an adapter hands over may fail in any way when it is looked at, or even try to end the program;
                 # the other laws still hold.
