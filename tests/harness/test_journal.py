@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def test_tables_of_another_version_are_left_alone(journal: SqliteJournal) -> Non
     """It says which version they are of."""
     journal.append("a", 0, records=[record()])
     journal.close()
-    with sqlite3.connect(journal.path) as connection:
+    with closing(sqlite3.connect(journal.path)) as connection, connection:
         connection.execute("UPDATE isthmus_schema SET version = 7 WHERE part = 'journal'")
     for use in (lambda: journal.load("a"), lambda: journal.append("a", 1, records=[record()])):
         with pytest.raises(JournalError, match="version 7"):
@@ -130,7 +131,7 @@ def test_a_record_that_is_none_is_refused(journal: SqliteJournal, text: bytes) -
     """It names the file, the run and the record."""
     journal.append("a", 0, records=[record()])
     journal.close()
-    with sqlite3.connect(journal.path) as connection:
+    with closing(sqlite3.connect(journal.path)) as connection, connection:
         connection.execute("UPDATE isthmus_journal SET record = ?", (text,))
     with pytest.raises(JournalError, match="run 'a', record 0"):
         journal.load("a")
@@ -146,7 +147,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     held = SqliteJournal(tmp_path / "held")
     held.append("a", 0, records=[record()])
     other = SqliteJournal(tmp_path / "held", timeout=0.05)
-    with sqlite3.connect(tmp_path / "held", isolation_level=None) as connection:
+    with closing(sqlite3.connect(tmp_path / "held", isolation_level=None)) as connection, connection:
         connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(JournalError, match="locked"):
             other.append("a", 1, records=[record()])

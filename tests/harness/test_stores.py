@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -270,7 +271,7 @@ def test_a_file_that_cannot_be_read_fails_closed(tmp_path: Path) -> None:
 def test_rows_of_one_database_are_apart(tmp_path: Path) -> None:
     """Two keys in one file, and a table of the application's own, do not touch each other."""
     path = tmp_path / "app.db"
-    with sqlite3.connect(path) as mine:
+    with closing(sqlite3.connect(path)) as mine, mine:
         mine.execute("CREATE TABLE orders (id INTEGER)")
     mine.close()
     one, two = SqliteStateStore(path, key="one"), SqliteStateStore(path, key="two")
@@ -286,7 +287,7 @@ def test_tables_of_a_later_version_fail_closed(tmp_path: Path) -> None:
     """What a later version of this library made is neither read nor written."""
     path = tmp_path / "state.db"
     SqliteStateStore(path).save(shot(1), expected_revision=None)
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other, other:
         other.execute("UPDATE isthmus_schema SET version = 2")
     other.close()
     for use in (SqliteStateStore(path).load, lambda: SqliteStateStore(path).save(shot(2), expected_revision=1)):
