@@ -188,7 +188,8 @@ def _dotted(path: str, row: BuiltIn | None = None, label: str = "") -> Factory:
         if row is not None and row.package and getattr(error, "name", None) == row.package:
             raise MissingDependencyError(f"provider {label!r}", row.package, extra=row.extra) from error
         hint = "; a dotted path reads package.module:Class" if row is None else ""
-        raise ConfigError(f"provider {label!r}: {type(error).__name__}: {error}{hint}") from error
+        when = " while it was imported" if isinstance(error, SystemExit) else ""
+        raise ConfigError(f"provider {label!r}: {type(error).__name__}{when}: {error}{hint}") from error
     if not callable(found):
         raise ConfigError(f"provider {label!r} is a {type(found).__name__}, not a class or a function")
     return found  # type: ignore[no-any-return]

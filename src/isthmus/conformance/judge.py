@@ -119,14 +119,15 @@ async def _judged(seen: Seen, report: Report) -> None:
                 standing = Standing(law.id, SKIP, f"no fresh adapter: {error}")
             except asyncio.CancelledError:
                 raise
-            except TierError as error:
-                # An adapter that cannot be made anew may be used up, as a script is.
-                standing = Standing(law.id, SKIP, f"the adapter failed: {error.message:.200}")
             except BaseException as error:
-                # What an adapter hands over may fail in any way when it is looked at, or even try to end the program;
-                # the other laws still hold.
-                said = f"it raised {type(error).__name__} where nothing should be raised"
-                findings = [_finding(law, Found(said, shown(error), law.claim))]
+                if isinstance(error, TierError) and not seen.subject.fresh:
+                    # One that cannot be made anew may be used up, as a script is.
+                    standing = Standing(law.id, SKIP, f"the adapter failed: {error.message:.200}")
+                else:
+                    # What an adapter hands over may fail in any way when it is looked at, or even try to end the
+                    # program; the other laws still hold.
+                    said = f"it raised {type(error).__name__} where nothing should be raised"
+                    findings = [_finding(law, Found(said, shown(error), law.claim))]
         if any(finding.severity == ERROR for finding in findings):
             standing = Standing(law.id, FAIL)
         report.findings += findings
