@@ -112,8 +112,9 @@ class WireAdapter(ModelAdapter):
                     if failure is not None:
                         raise failure from failure.__cause__
             except TierError as error:
-                # What arrived may repeat the key, and the frames from here on hold it.
-                frames, batch = None, []
+                # What arrived may repeat the key, and the error keeps this frame.
+                frames, batch, failure = None, [], None
+                del reading
                 raise error.with_traceback(None) from error.__cause__
 
     def _encoded(self, ctx: GenerateContext, *, stream: bool) -> Request:
@@ -136,7 +137,8 @@ class WireAdapter(ModelAdapter):
                     if failure is not None:
                         raise failure from failure.__cause__
             except TierError as error:
-                frames, batch = None, []
+                frames, batch, failure = None, [], None
+                del reading
                 raise error.with_traceback(None) from error.__cause__
 
     def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:

@@ -35,7 +35,7 @@ from isthmus.adapters.views import events_of, from_chat, from_response, to_chat,
 from isthmus.errors import AdapterError
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import Event, Note, Reasoning, StepResult, Text
-from isthmus.models.fold import classify, close, consume_stream, iterate
+from isthmus.models.fold import classify, close, consume_stream, iterate, reraise
 from isthmus.models.model import Model
 from isthmus.models.normalise import to_step_result
 from isthmus.models.responses import ModelResponse, ModelStreamEvent
@@ -222,8 +222,7 @@ def _chat(source: Source) -> Any:
             ctx = read_context(messages, tools, own_brief=_own_brief(self))
             return to_chat(await source.whole(self, ctx), inner=remembered(messages) is not None)
         except Exception as error:
-            failure = classify(error)
-            raise failure from failure.__cause__
+            reraise(classify(error))
 
     return chat
 
@@ -239,8 +238,7 @@ def _stream_with_tools(source: Source) -> Any:
                         yield ("text" if isinstance(event, Text) else "thinking", event.text)
                 response = to_chat(await events.result(), inner=remembered(messages) is not None)
             except Exception as error:
-                failure = events.failure(error)
-                raise failure from failure.__cause__
+                reraise(events.failure(error))
             yield "done", response
 
     return stream_with_tools
@@ -255,8 +253,7 @@ def _stream_chat(source: Source) -> Any:
                 async for piece in events.text:
                     yield piece
             except Exception as error:
-                failure = events.failure(error)
-                raise failure from failure.__cause__
+                reraise(events.failure(error))
 
     return stream_chat
 
@@ -283,8 +280,7 @@ def _get_response(source: Source) -> Any:
         except UNCLASSIFIED:
             raise
         except Exception as error:
-            failure = classify(error)
-            raise failure from failure.__cause__
+            reraise(classify(error))
 
     return get_response
 
@@ -323,7 +319,10 @@ def _stream_response(source: Source) -> Any:
             except Exception as error:
                 failure = failure_of_stream(error, events, token=cancellation_token)
                 yield ModelStreamEvent(kind="error", error=failure)
-                raise failure from failure.__cause__
+                try:
+                    raise failure from failure.__cause__
+                finally:
+                    del failure
             yield ModelStreamEvent(kind="completed", response=response)
 
     return stream_response

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from isthmus.chain.budget import Account
+from isthmus.chain.context import ContextPolicy
 from isthmus.chain.happenings import Aborted, Content, Ended, Failed, Go, Happening, Lapsed, Ready, Unfit, Woke
 from isthmus.chain.ledger import Attempt, Run
 from isthmus.chain.policy import Effect, Forget, Phase, State, step
@@ -155,11 +156,12 @@ class ChainCall:
             setup.health.left(index, self)
             self._move(Lapsed(lapsed))
             return
-        rendered = None if setup.context is None else await self._render(setup.context)
-        if setup.context is not None and rendered is None:
+        rendered: Rendered | None = Rendered(ctx=self.ctx)
+        if setup.context is not None and self._measured():
+            rendered = await self._render(setup.context)
+        if rendered is None:
             self._unfit(CutReason.WINDOW)
             return
-        rendered = rendered or Rendered(ctx=self.ctx)
         trying = self.trying = Try(member, rendered.ctx, notes=rendered.notes)
         if member.max_output_tokens is not None and trying.ctx.max_output_tokens is not None:
             trying.lower(member.max_output_tokens, f"tier {member.id!r}")
@@ -184,6 +186,12 @@ class ChainCall:
         self.setup.health.left(self.index, self)
         self._move(Unfit(reason))
         self._select()
+
+    def _measured(self) -> bool:
+        """Whether the size of the request matters to anybody: it takes longer the longer the transcript is."""
+        known = self.member.window_tokens is not None or self._state.smaller
+        own = type(self.setup.context) is ContextPolicy
+        return known or not own or bool(self.accounts) or self._tell.heard
 
     async def _render(self, context: Renderer) -> Rendered | None:
         """The request for the tier at work; the same one for each of its tries."""
@@ -302,7 +310,8 @@ class ChainCall:
         self._become(state, effects)
 
     def leave(self) -> None:
-        """The caller is gone before the end: nothing more is tried."""
+        """The call is over, or its caller is gone: nothing more is tried."""
+        self._outer = None
         phase = self._state.phase
         if phase in (Phase.SELECT, Phase.PREPARE, Phase.ATTEMPT, Phase.BACKOFF, Phase.COMMITTED):
             self.over = True

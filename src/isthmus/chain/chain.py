@@ -262,6 +262,8 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                 _failed(call, late, late=True)
             except Exception as error:
                 late = watch.overdue()
+                # The ledger keeps the error, and this frame the ledger: all of it would wait for a garbage collection.
+                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
                 _failed(call, late or classify(error), late=late is not None)
             finally:
                 await close(inner)
@@ -317,14 +319,18 @@ async def _open(call: ChainCall, watch: Watchdog) -> AsyncIterator[Any]:
     adapter = call.member.adapter
     watch.restart(call.setup.timeouts or getattr(adapter, "timeouts", None) or _TIMEOUTS, call.left())
     target = call.run.active = await call.run.target(call.index, adapter)
+    if call.attempt is None:
+        return _reached(target, ctx, watch=watch, call=call)
     with under(call.attempt):
-        if isinstance(target, Chain):
-            # It restarts the watchdog for each of its own tries.
-            return target._events(ctx, watch, call)
-        if call.attempt is None or is_heard(target):
-            return _asked(target, ctx)
+        if isinstance(target, Chain) or is_heard(target):
+            return _reached(target, ctx, watch=watch, call=call)
         begun: AsyncIterator[Any] = observed(_later(target, ctx), target, ctx=ctx)
         return begun
+
+
+def _reached(target: Any, ctx: GenerateContext, *, watch: Watchdog, call: ChainCall) -> AsyncIterator[Any]:
+    # A chain restarts the watchdog for each of its own tries.
+    return target._events(ctx, watch, call) if isinstance(target, Chain) else _asked(target, ctx)
 
 
 def _asked(target: Any, ctx: GenerateContext) -> AsyncIterator[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from inspect import isawaitable
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -48,6 +48,14 @@ def classify(error: BaseException) -> TierError:
     failure = UnclassifiedError(redact(said(error)))
     failure.__cause__ = error
     return failure
+
+
+def reraise(failure: TierError) -> NoReturn:
+    """Raise it with the cause that it has; no frame of its traceback holds it, so it goes when its last user does."""
+    try:
+        raise failure from failure.__cause__
+    finally:
+        del failure
 
 
 def chain_of_causes(error: BaseException, depth: int = 8) -> Iterable[BaseException]:
@@ -287,7 +295,9 @@ async def folded(read: Callable[..., Awaitable[None]], *arguments: Any) -> StepR
         own = uninvited(error) if isinstance(error, asyncio.CancelledError) else classify(error)
         if fold.listening or own is None:
             raise
-        failure = own
-        if not fold.has_content:
-            raise failure from failure.__cause__
-        return fold.failed(failure)
+        if fold.has_content:
+            return fold.failed(own)
+        try:
+            raise own from own.__cause__
+        finally:
+            del own

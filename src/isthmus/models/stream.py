@@ -235,6 +235,8 @@ async def _pump(source: Any, fold: Fold, *, watch: Watchdog, together: bool) -> 
             raise fold.broken from None
     except Exception as error:
         fold.broken = error
+        # The error keeps this frame, and the fold the error.
+        del fold, add
         raise
     finally:
         watch.stop()
@@ -340,9 +342,14 @@ class EventStream:
                 raise
         if self._fold.broken is not None:
             failure = self.failure(self._fold.broken)
-            if not self._fold.has_content:
+            if self._fold.has_content:
+                return failure.partial  # type: ignore[no-any-return]
+            # The error will keep this frame, and the stream the error.
+            del self
+            try:
                 raise failure from failure.__cause__
-            return failure.partial  # type: ignore[no-any-return]
+            finally:
+                del failure
         if self._fold.finish is None:
             raise ProtocolError(_CLOSED)
         return self._fold.result()
