@@ -62,6 +62,14 @@ def write_files(page: Path, folder: Path) -> None:
 PYTHON_PAGES = sorted({block.page for block in blocks("python")})
 
 
+def one_processor() -> None:
+    """Stay on one of the processors, each test process on its own: threads of a model that wait for each other spin."""
+    if hasattr(os, "sched_setaffinity"):
+        mine = sorted(os.sched_getaffinity(0))
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        os.sched_setaffinity(0, {mine[worker % len(mine)]})
+
+
 @pytest.mark.model
 @pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
@@ -72,7 +80,13 @@ def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
     script.write_text(program, encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(tmp_path)]), "ISTHMUS_LOG": ""}
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240
+        [sys.executable, "-W", "error", str(script)],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        preexec_fn=one_processor,
     )
     assert done.returncode == 0, done.stderr
 
@@ -99,6 +113,7 @@ def test_the_commands_of_a_page_run(block: Block, tmp_path: Path) -> None:
             text=True,
             timeout=240,
             input="",
+            preexec_fn=one_processor,
         )
         assert done.returncode == 0, f"{line}\n{done.stderr}"
 

@@ -8,6 +8,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 from isthmus.wire.frame import Frame
@@ -104,11 +105,9 @@ def by_botocore(api: str, body: bytes) -> Documents:
     Raises:
         Exception: whatever botocore raises.
     """
-    import botocore.session
     from botocore.parsers import create_parser
 
-    model = botocore.session.get_session().get_service_model("bedrock-runtime")
-    operation = model.operation_model(OPERATIONS[api])
+    operation = _model().operation_model(OPERATIONS[api])
     shape, parser = operation.output_shape, create_parser("rest-json")
     streamed = api.endswith("-stream")
     reply = {
@@ -125,6 +124,14 @@ def by_botocore(api: str, body: bytes) -> Documents:
         for name, value in event.items():
             found.append(("", json.loads(value["bytes"])) if name == "chunk" else (name, _plain(value)))
     return found
+
+
+@cache
+def _model() -> Any:
+    """Botocore's description of the service: reading it takes a tenth of a second."""
+    import botocore.session
+
+    return botocore.session.get_session().get_service_model("bedrock-runtime")
 
 
 class _Body(io.BytesIO):

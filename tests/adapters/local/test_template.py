@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from isthmus.adapters.local import LocalAdapter
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.messages import assistant_message, tool_message
 
-pytestmark = pytest.mark.model
+# One worker and one server: what the questions have in common is read by the model once.
+pytestmark = [pytest.mark.model, pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("template")]
 
 
 def spec(name: str, argument: str, description: str) -> ToolSpec:
@@ -33,9 +35,9 @@ SUMS = (
 )
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local() -> AsyncIterator[LocalAdapter]:
-    """A running server of the test's own."""
+    """A running server."""
     async with LocalAdapter(parallel=1, threads=1, n_ctx=2048, max_tokens=60) as adapter:
         await adapter.start()
         yield adapter
