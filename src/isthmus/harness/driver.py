@@ -13,7 +13,7 @@ from isthmus.errors import CutReason, TierError
 from isthmus.harness.beginning import Begun
 from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew, together
-from isthmus.harness.effects import CallModel, HandOver
+from isthmus.harness.effects import CallModel, Emit, HandOver
 from isthmus.harness.handover import hand_over, take_up
 from isthmus.harness.observed import started
 from isthmus.harness.outcome import raise_failure
@@ -46,6 +46,11 @@ async def drive(
             await take_up(run)
             while not run.closing and (effect := run.next()) is not None:
                 watch.task = asyncio.current_task(loop)
+                if isinstance(effect, Emit):
+                    yield effect.event
+                    for told in run.told():
+                        yield told
+                    continue
                 if not isinstance(effect, CallModel):
                     work = hand_over(run, effect) if isinstance(effect, HandOver) else run.carry_out(effect)
                     async with aclosing(work) as events:

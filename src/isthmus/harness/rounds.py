@@ -49,11 +49,12 @@ async def run_round(run: Worked, effect: RunTools) -> AsyncGenerator[ToolResult 
     plan, effect = await planned_round(
         effect, run.docket, crew=run.crew, stands=run.state, model=run.active, run_id=run_id
     )
-    async for known in _known(run, effect, plan):
-        yield known
-    if plan is not None and plan.asked:
-        run.report(Held(run_id, plan.asked, plan.answered))
-        return
+    if plan is not None:
+        async for known in _known(run, effect, plan):
+            yield known
+        if plan.asked:
+            run.report(Held(run_id, plan.asked, plan.answered))
+            return
     async with aclosing(_ran(run, effect, plan)) as events:
         async for event in events:
             yield event
@@ -69,10 +70,10 @@ async def run_round(run: Worked, effect: RunTools) -> AsyncGenerator[ToolResult 
         run.crew.at("tool_round_end", run.state)
 
 
-async def _known(run: Worked, effect: RunTools, plan: Plan | None) -> AsyncGenerator[ToolResult, None]:
+async def _known(run: Worked, effect: RunTools, plan: Plan) -> AsyncGenerator[ToolResult, None]:
     """The answers of calls that are not run; those that an earlier life of the run had told are not told again."""
     calls = {call.call_id or "": call for call in effect.calls}
-    for known in () if plan is None else plan.answered.values():
+    for known in plan.answered.values():
         run.results = (*run.results, known)
         if run.docket is None or known.call_id not in run.docket.results:
             await tell(run, calls[known.call_id], result=known)

@@ -259,10 +259,8 @@ class Run:
             self.effects.append(Heard(step))
 
     async def carry_out(self, effect: Todo) -> AsyncGenerator[AgentEvent | RunEvent, None]:
-        """The events of an effect other than a model call; a batch of calls is reported at its end."""
-        if isinstance(effect, Emit):
-            yield effect.event
-        elif isinstance(effect, RunTools):
+        """The events of any other effect; a batch of calls is reported at its end."""
+        if isinstance(effect, RunTools):
             async for event in run_round(self, effect):
                 yield event
         elif isinstance(effect, Collect) and self.asides is not None:

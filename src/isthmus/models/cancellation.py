@@ -11,10 +11,10 @@ from contextlib import ExitStack, suppress
 class CancellationToken:
     """Tells work that nobody waits for it any more; safe to use from any thread, and never taken back."""
 
-    __slots__ = ("_callbacks", "_event", "_lock")
+    __slots__ = ("_callbacks", "_cancelled", "_lock")
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._cancelled = False
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], object]] = []
 
@@ -24,12 +24,12 @@ class CancellationToken:
     @property
     def cancelled(self) -> bool:
         """Whether `cancel` has been called."""
-        return self._event.is_set()
+        return self._cancelled
 
     def cancel(self) -> None:
         """Cancel; harmless twice."""
         with self._lock:
-            self._event.set()
+            self._cancelled = True
             callbacks, self._callbacks = self._callbacks, []
         with ExitStack() as calls:
             for callback in reversed(callbacks):
@@ -54,7 +54,7 @@ class CancellationToken:
             What takes the callback off again; harmless twice.
         """
         with self._lock:
-            waits = not self._event.is_set()
+            waits = not self._cancelled
             if waits:
                 self._callbacks.append(callback)
         if not waits:

@@ -246,10 +246,7 @@ class _Exchange:
             failure = _failure(error, parts_of(self._url))
             failure.__cause__ = _bare(error)
         if failure is not None:
-            try:
-                raise failure
-            finally:
-                del failure
+            raise failure
         protocol = response.connection.protocol if response.connection is not None else None
         closed = self._closed = protocol.closed if protocol is not None else None
         if closed is not None:
