@@ -239,18 +239,15 @@ def provider_names(tree: Tree) -> list[str]:
     """No provider's name stands outside its own file and the listed data modules."""
     found = []
     for module in tree:
+        docstrings = {id(owner.value) for owner in module.walk(ast.Expr)}  # type: ignore[attr-defined]
         for node in module.walk(ast.Constant):
             value = node.value  # type: ignore[attr-defined]
-            if not isinstance(value, str) or _is_docstring(module, node):
+            if not isinstance(value, str) or id(node) in docstrings:
                 continue
             for name in allowed.PROVIDERS:
                 if name in value.lower() and not allowed.may_name(module.name, name):
                     found.append(_at(module, node.lineno, f"names the provider {name!r}"))  # type: ignore[attr-defined]
     return found
-
-
-def _is_docstring(module: Module, node: ast.AST) -> bool:
-    return any(isinstance(owner, ast.Expr) and owner.value is node for owner in module.walk(ast.Expr))
 
 
 def all_lists(tree: Tree) -> list[str]:

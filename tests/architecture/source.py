@@ -45,8 +45,12 @@ class Module:
     def imports(self) -> list[Import]:
         return list(_imports(self.tree, self.name, self.path.name == "__init__.py"))
 
+    @cached_property
+    def _nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
     def walk(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, kinds))
+        return (node for node in self._nodes if isinstance(node, kinds))
 
     @property
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
