@@ -10,7 +10,7 @@ from typing import Any
 from isthmus.models.contract import GenerateContext
 from support import fuzzing
 
-LIMIT = 2**19
+LIMIT = 2**17
 _ASKED = GenerateContext(messages=({"role": "user", "content": "hi"},))
 _TINY: Mapping[str, tuple[bytes, bytes]] = {
     "openai": (b"", b'{"choices":[{"delta":{"content":"a"}}]}'),
