@@ -6,9 +6,10 @@ import os
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
-from support.ownenv import ROOT, python
+from support.ownenv import ROOT, pip, python
 
 PINS = (
     *tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"],
@@ -22,14 +23,14 @@ def test_a_strangers_package_is_proven_by_its_own_recordings(tmp_path: Path) -> 
     package, site = tmp_path / "quill", tmp_path / "site"
     shutil.copytree(ROOT / "examples" / "quill", package)
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    env["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
 
-    def run(*words: str) -> str:
-        done = subprocess.run([made, "-m", *words], cwd=package, env=env, capture_output=True, text=True, timeout=120)
+    def run(*words: str, by: Sequence[str] = (made, "-m")) -> str:
+        done = subprocess.run([*by, *words], cwd=package, env=env, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    run("pip", "-q", "install", "--no-deps", "--no-build-isolation", "--target", str(site), str(ROOT), ".")
+    flags = ("--no-deps", "--no-build-isolation", "--no-compile", "--target", str(site))
+    run("-q", "install", *flags, str(ROOT), ".", by=pip(made))
     assert not (site / "tests").exists()
     env["PYTHONPATH"] = str(site)
     table = run("isthmus", "conform", "quill", "--recordings", "tape", "--list")
