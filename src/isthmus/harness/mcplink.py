@@ -16,6 +16,7 @@ from typing import Any
 
 from isthmus.errors import IsthmusError, MissingDependencyError, ToolDefinitionError
 from isthmus.harness.errors import McpServerError
+from isthmus.harness.mcpfacts import refusal_of, tell
 from isthmus.harness.mcpopen import (
     CallLate,
     CallLost,
@@ -302,6 +303,7 @@ class Link:
             self._leave.set()
             return self._never(tool)
         except CallRefused as error:
+            tell(refusal_of(error))
             return _failed(f"{tool!r} failed: {self._redacted(error)}{self._status()}", ToolErrorKind.ERROR.value)
         except CallUnusable as error:
             return _failed(f"{tool!r} ran, but its answer cannot be used: {self._redacted(error)}", "error")

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from isthmus.errors import MissingDependencyError
+from isthmus.harness.mcpfacts import facts_of, numbered, tell
 from isthmus.harness.mcpresults import MISSING
 from isthmus.harness.mcpservers import HttpServer, McpServer, StdioServer
 from isthmus.models.handlers import in_thread
@@ -141,6 +142,7 @@ class Session:
         async def progress(*told: Any) -> None:
             log.debug("%s: %s: %s", self._server.name, tool, self._shown(" ".join(str(each) for each in told)))
 
+        tell(facts_of(self._server, version=self._client.protocol_version))
         with _meaning():
             result = await self._client.call_tool(
                 tool,
@@ -148,6 +150,8 @@ class Session:
                 read_timeout_seconds=self._server.call_timeout,
                 progress_callback=progress if log.isEnabledFor(DEBUG) else None,
             )
+        if result.is_error:
+            tell({"error.type": "tool_error"})
         given = "structured_content" in result.model_fields_set
         return {
             "content": [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in result.content],
@@ -271,7 +275,7 @@ async def _transport(server: McpServer, heard: Heard, stack: AsyncExitStack) -> 
         heard.said = tail.text
         env = None if server.env is None else {name: str(value) for name, value in server.env.items()}
         started = StdioServerParameters(command=server.command, args=list(server.args), env=env, cwd=server.folder)
-        return _noticed(stdio_client(started, errlog=tail.file), heard, tail)
+        return _noticed(numbered(stdio_client(started, errlog=tail.file)), heard, tail)
     if not isinstance(server, HttpServer):
         raise TypeError(f"{type(server).__name__}: use StdioServer or HttpServer")
     import httpx2
@@ -293,7 +297,7 @@ async def _transport(server: McpServer, heard: Heard, stack: AsyncExitStack) -> 
         event_hooks={"request": [sending], "response": [seen]},
     )
     await stack.enter_async_context(client)
-    return streamable_http_client(str(server.url), http_client=client, max_sse_event_size=_MOST_EVENT)
+    return numbered(streamable_http_client(str(server.url), http_client=client, max_sse_event_size=_MOST_EVENT))
 
 
 @asynccontextmanager

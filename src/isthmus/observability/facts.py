@@ -178,14 +178,15 @@ def _model_began(record: ModelStarted, view: View) -> Begun:
         "isthmus.effort": ctx.effort,
     }
     if record.address:
-        attributes.update(_server(record.address))
+        attributes.update(server(record.address))
     if view.capture:
         attributes.update(_contents(contents.asked, ctx, view))
     return Begun("model", f"chat {record.model}".strip(), attributes)
 
 
 @lru_cache(256)
-def _server(address: str) -> Attributes:
+def server(address: str) -> Attributes:
+    """Host and port of a URL; nothing where it has none."""
     try:
         parts = urlsplit(address)
         return {"server.address": parts.hostname, "server.port": parts.port or _PORTS.get(parts.scheme)}
@@ -244,7 +245,10 @@ def _tool_over(record: ToolEnded, view: View) -> Over:
     attributes: Attributes = {"isthmus.outcome": record.outcome}
     if view.capture and record.op is not None and record.op.answer is not None:
         attributes.update(_contents(contents.returned, record.op.answer, view))
-    return Over(attributes, None if record.outcome in _FINE else record.outcome)
+    if record.op is not None:
+        attributes.update(record.op.facts)
+    said = attributes.pop("error.type", None)
+    return Over(attributes, None if record.outcome in _FINE else said or record.outcome)
 
 
 _WORD = 64

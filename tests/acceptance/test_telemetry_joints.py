@@ -1,0 +1,79 @@
+"""Telemetry where other rooms meet it: tools of MCP servers, runs over a WebSocket, runs that wait for an approval."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+from opentelemetry.trace import SpanContext, TraceFlags
+
+from isthmus.adapters.scripted import ScriptedAdapter
+from isthmus.harness import AgentDescriptor, DefaultAgent, HttpServer, McpShim
+from isthmus.models.events import Call, StepResult
+from support.mcp_runs import odd
+from support.mcp_web import web_server
+from support.telemetry import traced
+
+
+def parent_of(traceparent: str) -> SpanContext:
+    """The span that a W3C header names."""
+    _, trace_id, span_id, flags = traceparent.split("-")
+    return SpanContext(int(trace_id, 16), int(span_id, 16), False, TraceFlags(int(flags, 16)))
+
+
+async def call(server: Any, *calls: Call, **config: Any) -> Any:
+    """A run that makes these calls, and what telemetry saw."""
+    model = ScriptedAdapter([StepResult(list(calls), "tool-calls"), "done"])
+    agent = AgentDescriptor(name="x", model=model, shims=[McpShim(server)])
+    with traced(**config) as seen:
+        async with DefaultAgent(descriptor=agent) as running:
+            await running.run("hi")
+        seen.settled()
+    return seen, model.contexts[1].messages[-len(calls) :]
+
+
+async def test_the_span_of_a_tool_says_what_the_conventions_ask_of_an_mcp_call() -> None:
+    """One span for tool and call, which the server gets as its parent; a failed one is `tool_error`, in metrics too."""
+    calls = Call("p_pid", {}, "c1"), Call("p_fail", {}, "c2"), Call("p_trace", {}, "c3")
+    seen, answers = await call(odd("traced", prefix="p_"), *calls)
+    spans = {span.name.rpartition("_")[2]: span for span in seen.named("execute_tool")}
+    fine, failed = dict(spans["pid"].attributes), dict(spans["fail"].attributes)
+    assert fine.pop("mcp.protocol.version")[:2] == "20"
+    assert int(fine.pop("jsonrpc.request.id")) != int(failed["jsonrpc.request.id"])
+    assert fine.pop("gen_ai.conversation.id")
+    assert fine == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "p_pid",
+        "gen_ai.tool.call.id": "c1",
+        "gen_ai.tool.type": "function",
+        "mcp.method.name": "tools/call",
+        "network.transport": "pipe",
+        "isthmus.outcome": "ok",
+    }
+    assert failed["error.type"] == "tool_error"
+    kinds = [point.attributes.get("error.type") for point in seen.points("gen_ai.client.operation.duration")]
+    assert "tool_error" in kinds
+    assert parent_of(json.loads(answers[-1]["content"])["traceparent"]) == spans["trace"].context
+
+
+async def test_an_error_of_the_protocol_is_its_code() -> None:
+    """`error.type` is the code of the answer; its message, which may say anything, is not sent."""
+    seen, _ = await call(odd(env={"API_TOKEN": "payload"}), Call("refuse", {}, "c1"))
+    said = seen.one("execute_tool")
+    assert (said["error.type"], said["rpc.response.status_code"]) == ("-32602", "-32602")
+    assert "payload" not in seen.text()
+
+
+async def test_a_server_over_http_gets_the_context_of_the_trace() -> None:
+    """In `_meta` of the request, not of a header; the span has the server's address, without the key in its URL."""
+    async with web_server() as (web, url):
+        seen, _ = await call(HttpServer("web", f"{url}?api_key=hunter2hunter2"), Call("work", {}, "c1"))
+    (span,) = seen.named("execute_tool")
+    (asked,) = [body for body in web.bodies if body["method"] == "tools/call"]
+    assert parent_of(asked["params"]["_meta"]["traceparent"]) == span.context
+    said = seen.one("execute_tool")
+    assert (said["network.transport"], said["network.protocol.name"]) == ("tcp", "http")
+    assert (said["server.address"], said["server.port"]) == ("127.0.0.1", urlsplit(url).port)
+    assert said["jsonrpc.request.id"] == str(asked["id"])
+    assert "hunter2" not in seen.text()
