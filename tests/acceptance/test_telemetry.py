@@ -190,6 +190,7 @@ def test_a_run_reaches_a_collector_as_the_conventions_have_it(collector: Collect
         conventions.GEN_AI_USAGE_CACHE_CREATION_INPUT_TOKENS: 20,
         "server.address": "127.0.0.1",
         "server.port": port,
+        "isthmus.effort": "off",
         "isthmus.outcome": "ok",
         "isthmus.finish": "stop",
     }

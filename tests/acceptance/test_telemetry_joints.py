@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from contextlib import aclosing, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from opentelemetry.trace import SpanContext, TraceFlags
 
 from isthmus.adapters.scripted import ScriptedAdapter
+from isthmus.conformance.live import Peer, live_server
+from isthmus.errors import TierError
 from isthmus.harness import AgentDescriptor, DefaultAgent, HttpServer, McpShim
 from isthmus.models.events import Call, StepResult
+from support.live_kit import KEY, USER, live_client, steered
+from support.live_runs import at, live_agent, read
 from support.mcp_runs import odd
 from support.mcp_web import web_server
 from support.telemetry import traced
@@ -77,3 +83,55 @@ async def test_a_server_over_http_gets_the_context_of_the_trace() -> None:
     assert (said["server.address"], said["server.port"]) == ("127.0.0.1", urlsplit(url).port)
     assert said["jsonrpc.request.id"] == str(asked["id"])
     assert "hunter2" not in seen.text()
+
+
+async def test_each_response_of_a_run_over_a_websocket_is_a_model_call() -> None:
+    """It has its id, model, tokens and time to the first content; what became of steered input is told."""
+    with traced() as seen:
+        async with live_server(steered) as server:
+            told = await read(live_agent(server, async_tools=()), at("response.output_text.delta", "payload-steered"))
+        assert told.text == "Batteries storeAt home"
+        first, second = seen.named("chat")
+        seen.settled()
+    port = urlsplit(server.url).port
+    for span, response_id, reason in ((first, "r1", "steered"), (second, "r2", "completed")):
+        said = dict(span.attributes or {})
+        assert (said["gen_ai.response.id"], said["gen_ai.response.model"]) == (response_id, "scripted")
+        assert (said["server.address"], said["server.port"]) == ("127.0.0.1", port)
+        assert (said["gen_ai.usage.input_tokens"], said["gen_ai.usage.output_tokens"]) == (10, 6)
+        assert said["gen_ai.response.finish_reasons"] == (reason,)
+        assert said["gen_ai.response.time_to_first_chunk"] > 0
+    events = [(event.name, dict(event.attributes or {})) for span in (first, second) for event in span.events]
+    assert events == [("isthmus.steering", {"isthmus.status": status}) for status in ("accepted", "applied")]
+    (point,) = seen.points("gen_ai.client.operation.time_to_first_chunk")
+    assert point.count == 2
+    assert "payload" not in seen.text()
+    assert KEY not in seen.text()
+
+
+@pytest.mark.parametrize("way", ["break", "drop", "error"])
+async def test_a_response_over_a_websocket_that_is_left_or_lost_is_one_ended_span(way: str) -> None:
+    """Left by its reader, cut off by the other side, or failed: one span, its outcome, and no word of the error."""
+
+    async def script(peer: Peer) -> None:
+        await peer.hear()
+        await peer.begin("r1")
+        await peer.text("Batteries")
+        if way == "drop":
+            peer.drop()
+        elif way == "error":
+            await peer.say("error", status=500, error={"type": "server_error", "code": "x", "message": "payload"})
+
+    with traced() as seen:
+        async with live_server(script) as server, live_client(server).open_run() as run:
+            with suppress(TierError):
+                async with aclosing(run.stream_response([USER])) as events:
+                    async for event in events:
+                        if way == "break" and event.text:
+                            break
+        said = seen.one("chat")
+        assert said["isthmus.outcome"] == {"break": "closed"}.get(way, "error")
+        assert ("error.type" in said) is (way != "break")
+        assert said["gen_ai.response.id"] == "r1"
+        assert "payload" not in seen.text()
+        seen.settled()

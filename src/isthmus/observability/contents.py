@@ -30,7 +30,7 @@ CONTENT = frozenset(
 OWN = frozenset(
     {
         *("gen_ai.operation.name", "gen_ai.tool.type", "gen_ai.output.type", "gen_ai.conversation.id"),
-        *("isthmus.outcome", "isthmus.finish", "isthmus.next"),
+        *("isthmus.outcome", "isthmus.finish", "isthmus.next", "isthmus.status"),
     }
 )
 """The attributes that hold nothing but words of this library."""
