@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import SpanProcessor
 
 from isthmus import Agent, define_chain, observability
 from isthmus.adapters.base import ModelAdapter
@@ -307,6 +308,60 @@ def test_a_line_is_written_for_a_stream_that_nobody_closed(tmp_path: Path) -> No
         gc.collect()
         observability.flush()
         assert len(file.read_text().splitlines()) == 1
+
+
+def _left_open() -> Any:
+    """A stream under way whose loop is gone."""
+    loop = asyncio.new_event_loop()
+    events = aiter(Setting().stream(ASK))
+    loop.run_until_complete(anext(events))  # type: ignore[arg-type]
+    loop.close()
+    return events
+
+
+def test_what_the_garbage_collector_ends_takes_no_lock_that_is_held() -> None:
+    """A dropped stream may be found while its own thread is inside an exporter, and then has to wait its turn."""
+    lock, ended = threading.Lock(), []
+
+    class Processor(SpanProcessor):
+        def on_end(self, span: Any) -> None:
+            free = lock.acquire(timeout=0.5)
+            ended.append(free)
+            gc.collect()
+            if free:
+                lock.release()
+
+    with traced() as seen:
+        seen.tracers.add_span_processor(Processor())
+        gc.disable()
+        try:
+            held = [_left_open()]
+            held.append(held)
+            del held
+            asyncio.run(read(Setting().stream(ASK)))
+        finally:
+            gc.enable()
+        assert observability.flush()
+        assert ended == [True, True]
+        seen.settled()
+
+
+def test_what_is_under_way_at_a_fork_is_ended_by_the_parent_alone(tmp_path: Path) -> None:
+    """F23: a child has copies of the spans that its parent has begun, and sends none of them."""
+    file = tmp_path / "trace"
+    with traced(sinks=("otel", "jsonl"), file=str(file)) as seen:
+        events = _left_open()
+        child = os.fork()
+        if child == 0:
+            del events
+            gc.collect()
+            observability.flush(3.0)
+            os._exit(len(seen.spans))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        del events
+        gc.collect()
+        assert observability.flush()
+        assert len(file.read_text().splitlines()) == len(seen.spans) == 1
 
 
 def test_a_child_process_goes_on_by_itself(tmp_path: Path) -> None:

@@ -9,6 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from os import getpid
+from threading import get_ident
 from time import time_ns
 from typing import Any
 
@@ -45,17 +49,17 @@ _COUNTED = (("input", "gen_ai.usage.input_tokens"), ("output", "gen_ai.usage.out
 _KINDS = {"model": SpanKind.CLIENT}
 
 
+@dataclass(slots=True, eq=False)
 class _Held:
     """A span with the context that makes it current; ends with its operation at the latest."""
 
-    __slots__ = ("attributes", "context", "over", "span", "started")
-
-    def __init__(self, span: Span, context: contexts.Context, attributes: Mapping[str, Any], *, started: int) -> None:
-        self.span = span
-        self.context = context
-        self.attributes = attributes
-        self.started = started
-        self.over = False
+    span: Span
+    context: contexts.Context
+    attributes: Mapping[str, Any]
+    started: int
+    later: Callable[[Any], bool]
+    process: int = field(default_factory=getpid)
+    over: bool = False
 
     def end(self, at: int | None = None) -> None:
         if not self.over:
@@ -63,11 +67,18 @@ class _Held:
             self.span.end(at)
 
     def __del__(self) -> None:
-        # A stream that was dropped with its event loop already gone tells nobody that it is over.
-        if not self.over:
+        # A stream that was dropped with its event loop already gone tells nobody that it is over. It is found in the
+        # middle of anything, an exporter that holds its lock included; and at a fork the child gets a copy.
+        if not self.over and self.process == getpid():
             with suppress(Exception):
-                self.span.set_attribute("isthmus.outcome", "abandoned")
-                self.end()
+                abandon = partial(_abandon, self.span)
+                if not self.later(abandon):
+                    abandon()
+
+
+def _abandon(span: Span) -> None:
+    span.set_attribute("isthmus.outcome", "abandoned")
+    span.end()
 
 
 class OtelSink:
@@ -83,6 +94,7 @@ class OtelSink:
         self._own: list[Any] = []
         # It is there from the beginning: a process that ends can begin no thread.
         self._waiting = Background(lambda work: work())
+        self._inside: set[int] = set()
         tracers, meters = config.tracer_provider, config.meter_provider
         if tracers is None:
             tracers = _tracers(config)
@@ -93,24 +105,15 @@ class OtelSink:
         self._all = (tracers, meters)
         self._tracer = tracers.get_tracer("isthmus", __version__)
         meter = meters.get_meter("isthmus", __version__)
-        made = meter.create_histogram
-        self._duration = made(
-            "gen_ai.client.operation.duration",
-            "s",
-            "GenAI operation duration.",
-            explicit_bucket_boundaries_advisory=_SECONDS,
-        )
-        self._tokens = made(
+        timed = partial(meter.create_histogram, unit="s", explicit_bucket_boundaries_advisory=_SECONDS)
+        duration, first = "gen_ai.client.operation.duration", "gen_ai.client.operation.time_to_first_chunk"
+        self._duration = timed(duration, description="GenAI operation duration.")
+        self._first = timed(first, description="Time until the first content of a streamed reply.")
+        self._tokens = meter.create_histogram(
             "gen_ai.client.token.usage",
             "{token}",
             "Number of input and output tokens used.",
             explicit_bucket_boundaries_advisory=_TOKENS,
-        )
-        self._first = made(
-            "gen_ai.client.operation.time_to_first_chunk",
-            "s",
-            "Time until the first content of a streamed reply.",
-            explicit_bucket_boundaries_advisory=_SECONDS,
         )
         self._attempts = meter.create_counter("isthmus.chain.attempts", "{attempt}", "Tries of a chain's tiers.")
         self._fallbacks = meter.create_counter("isthmus.chain.fallbacks", "{fallback}", "Tiers that were given up.")
@@ -121,6 +124,18 @@ class OtelSink:
         op: Operation | None = getattr(record, "op", None)
         if op is None:
             return
+        thread = get_ident()
+        if thread in self._inside:
+            # The garbage collector has found a dropped stream in the middle of this, maybe under a lock of the SDK's.
+            self._waiting(partial(self, record))
+            return
+        self._inside.add(thread)
+        try:
+            self._take(op, record)
+        finally:
+            self._inside.discard(thread)
+
+    def _take(self, op: Operation, record: Record) -> None:
         if type(record) is ToolEnded and self not in op.held:
             self._begin(op, tool_unrun(record, self._view))
         opened = begun(record, self._view)
@@ -147,7 +162,7 @@ class OtelSink:
         kind = _KINDS.get(opened.kind, SpanKind.INTERNAL)
         now = time_ns()
         span = self._tracer.start_span(self._view.title(opened.name), above, kind, attributes, start_time=now)
-        op.held[self] = _Held(span, trace.set_span_in_context(span, above), attributes, started=now)
+        op.held[self] = _Held(span, trace.set_span_in_context(span, above), attributes, now, self._waiting)
 
     def _above(self, op: Operation) -> contexts.Context | None:
         """The context of the nearest span around it; None for what is current."""
@@ -159,7 +174,7 @@ class OtelSink:
 
     def _end(self, op: Operation, record: Record, closed: Over) -> None:
         held = op.held.get(self)
-        if held is None or held.over:
+        if held is None or held.over or held.process != getpid():
             return
         attributes = closed.attributes
         if closed.error is not None:

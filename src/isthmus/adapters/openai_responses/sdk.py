@@ -66,9 +66,13 @@ class Connection:
         if self._azure and not config.base_url:
             raise ConfigError("a model at Azure needs the resource's URL", where="Config", key="base_url")
         self.provider = _AZURE if self._azure else NATIVE_DIALECT
-        self.url = str(config.base_url or _BASE_URL)
         self._config = config
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+
+    @property
+    def url(self) -> str:
+        """Where requests go."""
+        return str(self._config.base_url or _BASE_URL)
 
     async def client(self) -> Any:
         """The client of the running loop; the SDK's import and its certificates take long, and the loop goes on."""
