@@ -411,7 +411,7 @@ from isthmus.observability import otel
 from isthmus.adapters.scripted import ScriptedAdapter
 from isthmus.models.contract import GenerateContext
 class Shown(SpanExporter):
-    def __init__(self, config): pass
+    def __init__(self, config, lost): pass
     def export(self, spans):
         print(*[s.name for s in spans], flush=True)
         return SpanExportResult.SUCCESS

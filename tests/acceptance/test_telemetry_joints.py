@@ -13,7 +13,8 @@ from opentelemetry.trace import SpanContext, TraceFlags
 from isthmus.adapters.scripted import ScriptedAdapter
 from isthmus.conformance.live import Peer, live_server
 from isthmus.errors import TierError
-from isthmus.harness import AgentDescriptor, DefaultAgent, HttpServer, McpShim
+from isthmus.harness import AgentDescriptor, ApprovalShim, DefaultAgent, HttpServer, McpShim
+from isthmus.models import as_tool
 from isthmus.models.events import Call, StepResult
 from support.live_kit import KEY, USER, live_client, steered
 from support.live_runs import at, live_agent, read
@@ -135,3 +136,26 @@ async def test_a_response_over_a_websocket_that_is_left_or_lost_is_one_ended_spa
         assert said["gen_ai.response.id"] == "r1"
         assert "payload" not in seen.text()
         seen.settled()
+
+
+async def test_a_run_that_waits_and_goes_on_is_one_conversation() -> None:
+    """What ran before and after an approval are two traces, found by one id; the tool runs in the second."""
+
+    @as_tool
+    def pay(amount: int) -> str:
+        """Pay."""
+        return "payload"
+
+    model = ScriptedAdapter([StepResult([Call("pay", {"amount": 3}, "c1")], "tool-calls"), "done"])
+    shims = [ApprovalShim({"pay": "ask"})]
+    with traced() as seen:
+        async with DefaultAgent(descriptor=AgentDescriptor(name="p", model=model, tools=[pay], shims=shims)) as agent:
+            asked = await agent.run("payload")
+            await agent.resume(decisions=[asked.pending[0].approve()])
+        first, second = seen.named("invoke_agent")
+        (tool,) = seen.named("execute_tool")
+        seen.settled()
+    assert first.attributes["gen_ai.conversation.id"] == second.attributes["gen_ai.conversation.id"]
+    assert (first.attributes["isthmus.reason"], second.attributes["isthmus.outcome"]) == ("approval", "completed")
+    assert first.context.trace_id != second.context.trace_id == tool.context.trace_id
+    assert "payload" not in seen.text()
