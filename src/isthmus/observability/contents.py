@@ -64,7 +64,7 @@ class View:
         """A text without keys, cut to size, that can be encoded."""
         if len(text) <= _SHORT <= self.limit:
             return _short(name, text)
-        return _cleaned(name, text, self.limit if name in CONTENT else MOST_CHARS)
+        return _cleaned(name, text, self._most(name))
 
     def sent(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes as they leave: only those that may, without keys, and as the hook would have them."""
@@ -87,7 +87,7 @@ class View:
     def title(self, name: str) -> str:
         """The name of a span as it leaves; its first word says what it is, and is nobody's."""
         kept = self._hooked("name", self.text("name", name))
-        return name.partition(" ")[0] if kept is None else kept
+        return kept or name.partition(" ")[0]
 
     def _other(self, name: str, value: Any) -> Any:
         """A value that is no plain text: a number as it is, if it can be sent as one; a list; all else as its text."""
@@ -101,7 +101,7 @@ class View:
 
     def _list(self, name: str, values: Iterable[Any]) -> list[Any] | None:
         """As many of the values as may be sent, all of one kind; what is hidden in it is left out."""
-        left = self.limit if name in CONTENT else MOST_CHARS
+        left = self._most(name)
         out: list[Any] = []
         for value in values:
             sent = self.sent({name: value}).get(name)
@@ -122,7 +122,10 @@ class View:
                 raise
             # What could not be looked at does not leave; a cancellation that a hook makes up is not the run's.
             return None
-        return _encodable(kept) if isinstance(kept, str) else None
+        return cut(_encodable(kept), self._most(name)) if isinstance(kept, str) else None
+
+    def _most(self, name: str) -> int:
+        return self.limit if name in CONTENT else MOST_CHARS
 
 
 def _cleaned(name: str, text: str, limit: int) -> str:
@@ -146,7 +149,7 @@ def _encodable(text: str) -> str:
 
 def cut(text: str, limit: int) -> str:
     """The text, at most so many characters of it."""
-    return text if len(text) <= limit else text[: max(0, limit - 1)] + _CUT
+    return text if len(text) <= limit else (text[: limit - 1] + _CUT if limit > 0 else "")
 
 
 def asked(ctx: Any, view: View) -> dict[str, Any]:
@@ -242,8 +245,11 @@ def _listed(items: list[dict[str, Any]], view: View) -> str:
     left = view.limit - 2
     for item in reversed(items):
         text = json.dumps(item, ensure_ascii=False, default=str)
-        if len(text) > left and not kept:
-            text = json.dumps(_shorter(item, max(0, left // 2)), ensure_ascii=False, default=str)
+        most = left
+        while len(text) > left and not kept and most > 0:
+            # What a character takes in JSON is not known before.
+            text = json.dumps(_shorter(item, most), ensure_ascii=False, default=str)
+            most //= 2
         if len(text) > left:
             break
         kept.append(text)
@@ -251,12 +257,10 @@ def _listed(items: list[dict[str, Any]], view: View) -> str:
     return f"[{','.join(reversed(kept))}]"
 
 
-def _shorter(value: Any, limit: int) -> Any:
+def _shorter(value: Any, most: int) -> Any:
+    """The value with each of its texts cut to so many characters."""
     if isinstance(value, str):
-        return cut(value, limit)
+        return cut(value, most)
     if isinstance(value, Mapping):
-        share = limit // max(1, len(value))
-        return {name: item if name in ("role", "type") else _shorter(item, share) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_shorter(item, limit // max(1, len(value))) for item in value]
-    return value
+        return {name: item if name in ("role", "type") else _shorter(item, most) for name, item in value.items()}
+    return [_shorter(item, most) for item in value] if isinstance(value, list) else value
