@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
+from isthmus.adapters.base import ModelAdapter
+from isthmus.models.contract import GenerateContext
+from isthmus.models.events import Call, Finish, Text
+from isthmus.models.tools import Tool
 from isthmus.observability import contents
 from isthmus.observability.contents import View
+from support.telemetry import traced
 
+ASK = GenerateContext(messages=({"role": "user", "content": "hello"},))
 TEXTS = ["a", "é", "😀", "👨‍👩‍👧", "\x00", '"', "\\"]
 
 
@@ -48,3 +54,38 @@ def test_whatever_a_hook_returns_is_no_more_than_a_text_of_the_size_allowed(made
     assert len(sent.get("gen_ai.tool.call.result", "")) <= 50
     assert len(str(sent)) < 9000
     assert 0 < len(view.title("chat m")) <= contents.MOST_CHARS
+
+
+@pytest.mark.parametrize(
+    ("finish", "word"),
+    [("stop", "stop"), ("length", "length"), ("tool-calls", "tool_call"), ("content-filter", "content_filter")],
+)
+async def test_a_reply_is_in_the_form_that_the_conventions_publish(finish: str, word: str) -> None:
+    """Each message has role, parts and a finish reason in their words, also where an adapter says the text itself."""
+
+    class Saying(ModelAdapter):
+        model = "m"
+
+        async def stream(self, ctx: Any) -> Any:
+            yield Text("hi")
+            if finish == "tool-calls":
+                yield Call("look", {"q": "x"}, "c1")
+            yield Finish(finish)
+
+    with traced(capture_content=True) as seen:
+        await Saying().generate(ASK)
+        (message,) = json.loads(seen.one("chat")["gen_ai.output.messages"])
+    assert (message["role"], message["finish_reason"]) == ("assistant", word)
+    assert message["parts"][0] == {"type": "text", "content": "hi"}
+    if finish == "tool-calls":
+        assert message["parts"][1] == {"type": "tool_call", "id": "c1", "name": "look", "arguments": {"q": "x"}}
+    (spoken,) = json.loads(contents.spoken("hi", View(capture=True)))
+    assert set(spoken) == {"role", "parts", "finish_reason"}
+
+
+def test_every_definition_of_a_tool_has_what_the_conventions_require() -> None:
+    """Type, name and description are texts, also where nobody described it."""
+    tool = Tool(name="bare", handler=lambda args: "x")
+    ctx = GenerateContext(messages=ASK.messages, tools=(tool,))
+    (told,) = json.loads(contents.asked(ctx, View(capture=True))["gen_ai.tool.definitions"])
+    assert (told["type"], told["name"], type(told["description"])) == ("function", "bare", str)

@@ -42,6 +42,9 @@ _CUT = "…"
 _SHORT = 128
 # What is looked at beyond a limit, so that a key that the limit cuts is still seen whole.
 _BEYOND = 1024
+# What the conventions have other words for; and what they require, and an adapter does not say.
+_FINISHES: Mapping[str, str] = {"tool-calls": "tool_call", "content-filter": "content_filter", "error-post": "error"}
+_UNTOLD = "unknown"
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -164,7 +167,7 @@ def asked(ctx: Any, view: View) -> dict[str, Any]:
 
 def _definition(tool: Any) -> dict[str, Any]:
     schema = getattr(tool, "parameters_schema", None) or getattr(tool, "input_schema", None)
-    return {"type": "function", "name": tool.name, "description": tool.description, "parameters": schema}
+    return {"type": "function", "name": tool.name, "description": tool.description or "", "parameters": schema}
 
 
 def replied(reply: Any, view: View) -> dict[str, Any]:
@@ -173,7 +176,7 @@ def replied(reply: Any, view: View) -> dict[str, Any]:
     if reply.reasoning:
         parts.append({"type": "reasoning", "content": reply.reasoning})
     parts += [{"type": "text", "content": e.text} if e.type == "text" else _call(e) for e in reply.events]
-    said = {"role": "assistant", "parts": parts, "finish_reason": str(reply.finish)}
+    said = {"role": "assistant", "parts": parts, "finish_reason": _FINISHES.get(reply.finish, str(reply.finish))}
     return {"gen_ai.output.messages": _listed([said], view)}
 
 
@@ -206,7 +209,8 @@ def instructions(text: str, view: View) -> str:
 
 def spoken(text: str, view: View) -> str:
     """A reply's text as the conventions have it."""
-    return _listed([{"role": "assistant", "parts": [{"type": "text", "content": text}]}], view)
+    parts = [{"type": "text", "content": text}]
+    return _listed([{"role": "assistant", "parts": parts, "finish_reason": _UNTOLD}], view)
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
