@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import aclosing, suppress
 from typing import Any
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from opentelemetry.trace import SpanContext, TraceFlags
 
+from isthmus import observability
 from isthmus.adapters.scripted import ScriptedAdapter
 from isthmus.conformance.live import Peer, live_server
 from isthmus.errors import TierError
@@ -159,3 +161,22 @@ async def test_a_run_that_waits_and_goes_on_is_one_conversation() -> None:
     assert (first.attributes["isthmus.reason"], second.attributes["isthmus.outcome"]) == ("approval", "completed")
     assert first.context.trace_id != second.context.trace_id == tool.context.trace_id
     assert "payload" not in seen.text()
+
+
+@pytest.mark.parametrize("capture", [False, True])
+async def test_the_sink_log_does_not_repeat_what_a_server_says(
+    capture: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its error stream, and why it went away, may hold what a tool was given: they are written where contents are."""
+    server = odd("talker", name="talker")
+    calls = StepResult([Call("die", {}, "c1")], "tool-calls"), StepResult([Call("pid", {}, "c2")], "tool-calls"), "done"
+    observability.start(observability.Telemetry(sinks=("log",), log_level="debug", capture_content=capture))
+    agent = AgentDescriptor(name="x", model=ScriptedAdapter(list(calls)), shims=[McpShim(server)])
+    async with DefaultAgent(descriptor=agent) as running:
+        await running.run("hi")
+    await asyncio.to_thread(observability.flush)
+    observability.shutdown()
+    said = capsys.readouterr().err
+    assert "talker" in said
+    assert "started again" in said
+    assert ("payload" in said) is capture, said

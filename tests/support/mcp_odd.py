@@ -1,6 +1,6 @@
 """An MCP server of the older protocol in plain JSON-RPC on stdio, which can do what no library would.
 
-Its argument says what is odd: silent, exit, stubborn, endless, odd-tools, no-object, pages, traced.
+Its argument says what is odd: silent, exit, stubborn, endless, odd-tools, no-object, pages, traced, talker.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ def answer(message: dict[str, Any]) -> None:
 if ODD == "exit":
     print(f"no licence for {os.environ.get('API_TOKEN')}", file=sys.stderr, flush=True)
     sys.exit(2)
+if ODD == "talker":
+    print("payload-said", file=sys.stderr, flush=True)
 if ODD == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for line in sys.stdin:

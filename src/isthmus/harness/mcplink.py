@@ -18,6 +18,7 @@ from isthmus.errors import IsthmusError, MissingDependencyError, ToolDefinitionE
 from isthmus.harness.errors import McpServerError
 from isthmus.harness.mcpfacts import refusal_of, tell
 from isthmus.harness.mcpopen import (
+    UNSAID,
     CallLate,
     CallLost,
     CallRefused,
@@ -137,7 +138,7 @@ class Link:
                 raise
         except Exception as error:
             self._error = first(error)
-            log.debug("%s: its session failed: %s", self.server.name, self._redacted(error))
+            log.debug("%s: its session failed: %s", self.server.name, self._redacted(error), extra=UNSAID)
         finally:
             timer.cancel()
             self._leave.set()
@@ -276,7 +277,8 @@ class Link:
                 self._leave.set()
                 raise SessionLost(str(error)) from error
             except (CallRefused, CallUnusable, CallLost) as error:
-                log.warning("%s: its tools changed, but cannot be listed: %s", self.server.name, self._redacted(error))
+                silent = f"{self.server.name}: its tools changed, but cannot be listed"
+                log.warning("%s: %s", silent, self._redacted(error), extra={"without_contents": silent})
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
         """What a model reads of a call; never raises for what the server does.

@@ -22,6 +22,8 @@ from isthmus.secret import redact
 from isthmus.version import __version__
 
 log = getLogger("isthmus.harness.mcp")
+UNSAID: Mapping[str, Any] = {"without_contents": None}
+"""Of a record that repeats what a server says: it is not written where contents are not."""
 _LEVELS = {"debug": DEBUG, "info": INFO, "notice": INFO, "warning": WARNING, "error": ERROR}
 # A server's pages of tools end; one whose pages do not is broken.
 _MOST_PAGES = 200
@@ -140,7 +142,8 @@ class Session:
         """
 
         async def progress(*told: Any) -> None:
-            log.debug("%s: %s: %s", self._server.name, tool, self._shown(" ".join(str(each) for each in told)))
+            shown = self._shown(" ".join(str(each) for each in told))
+            log.debug("%s: %s: %s", self._server.name, tool, shown, extra=UNSAID)
 
         tell(facts_of(self._server, version=self._client.protocol_version))
         with _meaning():
@@ -191,7 +194,8 @@ class Session:
         except ListenNotSupportedError:
             return
         except Exception as error:
-            log.debug("%s: changes of its tools are not heard: %s", self._server.name, self._shown(str(error)))
+            why = self._shown(str(error))
+            log.debug("%s: changes of its tools are not heard: %s", self._server.name, why, extra=UNSAID)
         finally:
             ready.set()
 
@@ -243,7 +247,8 @@ async def opened(server: McpServer, heard: Heard) -> AsyncGenerator[Session, Non
 
     async def logged(params: Any) -> None:
         text = params.data if isinstance(params.data, str) else dumps(params.data).decode()
-        log.log(_LEVELS.get(params.level, CRITICAL), "%s: %s", server.name, redact(text, server.secrets)[:_MOST_SAID])
+        shown = redact(text, server.secrets)[:_MOST_SAID]
+        log.log(_LEVELS.get(params.level, CRITICAL), "%s: %s", server.name, shown, extra=UNSAID)
 
     async def told(message: Any) -> None:
         if isinstance(message, library.types.ToolListChangedNotification):
@@ -368,7 +373,7 @@ class _Tail:
             while line := pipe.readline(_LONGEST_LINE):
                 said = redact(line.decode("utf-8", "replace"), self._server.secrets)
                 self._kept = (self._kept + said)[-_MOST_SAID:]
-                log.debug("%s: %s", self._server.name, said.rstrip())
+                log.debug("%s: %s", self._server.name, said.rstrip(), extra=UNSAID)
 
     def text(self) -> str:
         """What is kept, without secrets."""
