@@ -74,17 +74,19 @@ class View:
         out: dict[str, Any] = {}
         hook, capture = self.redact, self.capture
         for name, value in attributes.items():
-            if name in CONTENT and not capture:
+            if value is None or (not capture and name in CONTENT):
                 continue
             kind = type(value)
             if kind is str:
                 # Words of our own need no look, unless somebody wants one.
-                if name not in OWN or hook is not None:
+                if hook is not None:
                     value = self._hooked(name, self.text(name, value))
+                elif name not in OWN:
+                    value = self.text(name, value)
             elif kind is not bool and (kind is not int or value not in _INT64):
                 value = self._other(name, value)
             if value is not None:
-                out[_encodable(name)] = value
+                out[name if name.isascii() else _encodable(name)] = value
         return out
 
     def title(self, name: str) -> str:
@@ -107,7 +109,8 @@ class View:
         left = self._most(name)
         out: list[Any] = []
         for value in values:
-            sent = self.sent({name: value}).get(name)
+            plain = type(value) is str and (self.capture or name not in CONTENT)
+            sent = self._hooked(name, self.text(name, value)) if plain else self.sent({name: value}).get(name)
             left -= len(sent) + 1 if isinstance(sent, str) else 8
             if left < 0:
                 break

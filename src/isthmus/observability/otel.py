@@ -186,9 +186,9 @@ class OtelSink:
         self._measure(record, held.attributes, attributes, seconds=(ended - held.began) / 1e9)
         span = held.span
         if span.is_recording():
-            if isinstance(span, ReadableSpan) and span.attributes and len(span.attributes) > len(held.attributes):
+            said = span.attributes if isinstance(span, ReadableSpan) else None
+            if said and len(said) > len(held.attributes):
                 # What the adapter has said itself stands.
-                said = set(span.attributes)
                 attributes = {name: value for name, value in attributes.items() if name not in said}
             span.set_attributes(attributes)
             if closed.error is not None:
