@@ -426,6 +426,30 @@ atexit.register(setattr, threading.Thread, "start", refuse)
     assert "chat" in done.stdout, done.stderr
 
 
+def test_a_sink_of_ones_own_gets_all_before_a_flush_and_before_the_end() -> None:
+    """A slow one too, whether somebody waits for it or the process ends."""
+    code = """
+import asyncio, time
+from isthmus import Agent, observability
+from isthmus.adapters.scripted import ScriptedAdapter
+seen = []
+def slow(record):
+    time.sleep(0.01)
+    seen.append(type(record).__name__)
+    if len(seen) == LAST:
+        print(seen[-1], flush=True)
+observability.add_sink(slow)
+asyncio.run(Agent(model=ScriptedAdapter(["x"])).run("hi"))
+if FLUSHED:
+    assert observability.flush(), seen
+    print(seen[-1], flush=True)
+"""
+    for flushed in (True, False):
+        asked = code.replace("FLUSHED", str(flushed)).replace("LAST", "-1" if flushed else "11")
+        done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=60, check=False)
+        assert done.stdout.strip() == "TurnEnded", done
+
+
 def test_starting_from_many_threads_leaves_one_set_of_sinks() -> None:
     """Two that start at once do not leave the sinks of the first behind."""
     from isthmus.observability import hooks
