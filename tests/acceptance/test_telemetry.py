@@ -368,7 +368,7 @@ async def test_contents_are_sent_where_they_are_captured_and_never_a_key() -> No
     asked = [{"role": "user", "parts": [{"type": "text", "content": "tell ***"}]}]
     assert json.loads(first["gen_ai.input.messages"]) == asked
     (said,) = json.loads(first["gen_ai.output.messages"])
-    assert said["finish_reason"] == "tool-calls"
+    assert said["finish_reason"] == "tool_call"
     assert said["parts"][0]["name"] == "_look"
     assert json.loads(first["gen_ai.tool.definitions"])[0]["name"] == "_look"
     assert tool["gen_ai.tool.call.arguments"] == '{"q": "why ***"}'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -80,8 +81,9 @@ async def test_the_span_says_how_the_adapter_asks_where_the_request_does_not() -
         async with serve(Play.whole(b"", status=503), repeat=True) as server:
             own = {"base_url": server.url, "api_key": "k", "temperature": 0.25, "effort": "low"}
             for ctx in (ASK, GenerateContext(messages=ASK.messages, temperature=0.5, effort="high")):
-                with pytest.raises(IsthmusError):
-                    await OpenAIChatAdapter(model="m", **own).generate(ctx)  # type: ignore[arg-type]
+                async with aclosing(OpenAIChatAdapter(model="m", **own)) as adapter:  # type: ignore[arg-type]
+                    with pytest.raises(IsthmusError):
+                        await adapter.generate(ctx)
         await ScriptedAdapter(["x"]).generate(GenerateContext(messages=ASK.messages, options=options))
         own_said, asked, optional = (dict(span.attributes or {}) for span in seen.named("chat"))
     sampled = "gen_ai.request.temperature", "isthmus.effort"
