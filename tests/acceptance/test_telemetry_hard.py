@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import SpanProcessor
 
 from isthmus import Agent, define_chain, observability
 from isthmus.adapters.base import ModelAdapter
@@ -309,6 +310,60 @@ def test_a_line_is_written_for_a_stream_that_nobody_closed(tmp_path: Path) -> No
         assert len(file.read_text().splitlines()) == 1
 
 
+def _left_open() -> Any:
+    """A stream under way whose loop is gone."""
+    loop = asyncio.new_event_loop()
+    events = aiter(Setting().stream(ASK))
+    loop.run_until_complete(anext(events))  # type: ignore[arg-type]
+    loop.close()
+    return events
+
+
+def test_what_the_garbage_collector_ends_takes_no_lock_that_is_held() -> None:
+    """A dropped stream may be found while its own thread is inside an exporter, and then has to wait its turn."""
+    lock, ended = threading.Lock(), []
+
+    class Processor(SpanProcessor):
+        def on_end(self, span: Any) -> None:
+            free = lock.acquire(timeout=0.5)
+            ended.append(free)
+            gc.collect()
+            if free:
+                lock.release()
+
+    with traced() as seen:
+        seen.tracers.add_span_processor(Processor())
+        gc.disable()
+        try:
+            held = [_left_open()]
+            held.append(held)
+            del held
+            asyncio.run(read(Setting().stream(ASK)))
+        finally:
+            gc.enable()
+        assert observability.flush()
+        assert ended == [True, True]
+        seen.settled()
+
+
+def test_what_is_under_way_at_a_fork_is_ended_by_the_parent_alone(tmp_path: Path) -> None:
+    """F23: a child has copies of the spans that its parent has begun, and sends none of them."""
+    file = tmp_path / "trace"
+    with traced(sinks=("otel", "jsonl"), file=str(file)) as seen:
+        events = _left_open()
+        child = os.fork()
+        if child == 0:
+            del events
+            gc.collect()
+            observability.flush(3.0)
+            os._exit(len(seen.spans))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        del events
+        gc.collect()
+        assert observability.flush()
+        assert len(file.read_text().splitlines()) == len(seen.spans) == 1
+
+
 def test_a_child_process_goes_on_by_itself(tmp_path: Path) -> None:
     """After a fork the thread of a sink is there again, and traces of parent and child have names of their own."""
     file = tmp_path / "trace"
@@ -356,7 +411,7 @@ from isthmus.observability import otel
 from isthmus.adapters.scripted import ScriptedAdapter
 from isthmus.models.contract import GenerateContext
 class Shown(SpanExporter):
-    def __init__(self, config): pass
+    def __init__(self, config, lost): pass
     def export(self, spans):
         print(*[s.name for s in spans], flush=True)
         return SpanExportResult.SUCCESS
@@ -369,6 +424,30 @@ atexit.register(setattr, threading.Thread, "start", refuse)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "chat" in done.stdout, done.stderr
+
+
+def test_a_sink_of_ones_own_gets_all_before_a_flush_and_before_the_end() -> None:
+    """A slow one too, whether somebody waits for it or the process ends."""
+    code = """
+import asyncio, time
+from isthmus import Agent, observability
+from isthmus.adapters.scripted import ScriptedAdapter
+seen = []
+def slow(record):
+    time.sleep(0.01)
+    seen.append(type(record).__name__)
+    if len(seen) == LAST:
+        print(seen[-1], flush=True)
+observability.add_sink(slow)
+asyncio.run(Agent(model=ScriptedAdapter(["x"])).run("hi"))
+if FLUSHED:
+    assert observability.flush(), seen
+    print(seen[-1], flush=True)
+"""
+    for flushed in (True, False):
+        asked = code.replace("FLUSHED", str(flushed)).replace("LAST", "-1" if flushed else "11")
+        done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=60, check=False)
+        assert done.stdout.strip() == "TurnEnded", done
 
 
 def test_starting_from_many_threads_leaves_one_set_of_sinks() -> None:

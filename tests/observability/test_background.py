@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pytest
+
 from isthmus.observability import background
 from isthmus.observability.background import Background
 
@@ -39,3 +41,25 @@ def test_it_never_waits_for_what_blocks(monkeypatch: Any) -> None:
     assert not later.flush(0.05)
     release.set()
     later.shutdown(5)
+
+
+def test_loss_is_told_once(monkeypatch: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Who reads logs learns that something fails, or cannot keep up: once, without what was lost."""
+    monkeypatch.setattr(background, "_MOST_WAITING", 2)
+    go = threading.Event()
+
+    def work(thing: Any) -> None:
+        go.wait(5)
+        raise FileNotFoundError(2, "No such file or directory", f"payload {thing}")
+
+    later = Background(work)
+    for number in range(9):
+        later(number)
+    go.set()
+    assert later.flush(5)
+    later.shutdown(5)
+    told = [record.getMessage() for record in caplog.records if record.name == "isthmus.observability"]
+    assert len(told) == 2
+    assert "FileNotFoundError: No such file or directory" in told[0] + told[1]
+    assert "keep up" in told[0] + told[1]
+    assert "payload" not in str(told)

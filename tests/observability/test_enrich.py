@@ -6,6 +6,7 @@ import asyncio
 from threading import Thread
 from typing import Any
 
+import pytest
 from opentelemetry import trace
 
 from isthmus import observability
@@ -99,3 +100,42 @@ async def test_a_captured_context_is_current_in_a_thread() -> None:
     _, said = await inside(work)
     assert names == ["chat script", ""]
     assert said["thread"] is True
+
+
+class Mute:
+    """Cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+async def test_a_value_that_cannot_say_what_it_is_takes_no_other_with_it() -> None:
+    """One that is nested too deep, or whose text cannot be had, is left out alone."""
+    deep: dict[str, Any] = {}
+    inner = deep
+    for _ in range(20_000):
+        inner["k"] = inner = {}
+
+    def work() -> None:
+        observability.set_attributes(before=1, deep=deep, mute=Mute(), held=[Mute()], after=2)
+
+    _, said = await inside(work)
+    assert (said["before"], said["after"]) == (1, 2)
+    assert "mute" not in said
+
+
+@pytest.mark.parametrize("odd", [None, 5, Mute(), [5], [{"role": Mute(), "content": [Mute()]}], {"role": "user"}])
+async def test_an_adapter_may_hand_over_anything(odd: Any) -> None:
+    """F23: what cannot be sent is left out; asking for it fails no call, with contents captured or not."""
+
+    def work() -> None:
+        observability.add_prompt(odd, system=odd)
+        observability.add_completion(odd)
+        observability.record_exception(odd, odd)
+        with observability.reattach(odd):
+            observability.set_attributes(after=1)
+
+    for capture in (False, True):
+        _, said = await inside(work, capture_content=capture)
+        assert said["after"] == 1
+        assert said["isthmus.outcome"] == "ok"

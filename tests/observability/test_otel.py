@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from isthmus import Agent, observability
 from isthmus.adapters.scripted import ScriptedAdapter
 from isthmus.conformance import Play, serve
 from isthmus.conformance.reply import End
-from isthmus.observability import Telemetry
+from isthmus.models.events import Finish, Text
+from isthmus.observability import Telemetry, facts, otel
+from support.telemetry import traced
 
 FINE = Play.whole(b"", headers={"content-type": "application/x-protobuf"})
 
@@ -114,3 +117,56 @@ def test_starting_twice_is_starting_once_and_another_takes_its_place(tmp_path: P
     observability.shutdown()
     assert not observability.enabled()
     assert [len((tmp_path / name).read_text().splitlines()) for name in ("one", "other")] == [4, 4]
+
+
+def test_a_flush_does_not_say_that_what_was_refused_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer is of what was to be sent since the last one, whether the collector refuses it or is not there."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
+    with serve(lambda request: Play.whole(b"", status=status)) as server:
+        for status, sent_all in ((401, False), (200, True)):
+            observability.start(Telemetry(endpoint=server.url, service_name=str(status)))
+            asyncio.run(run())
+            assert observability.flush(5) is sent_all
+            asyncio.run(run())
+            status = 200
+            assert observability.flush(5)
+        observability.shutdown()
+    observability.start(Telemetry(endpoint=server.url))
+    asyncio.run(run())
+    assert not observability.flush(5)
+    observability.shutdown(1)
+
+
+def test_a_key_in_the_address_of_the_collector_is_not_shown() -> None:
+    """User and password stand in no repr; a query, which the exporter would log and send elsewhere, is refused."""
+    assert "hunter2" not in repr(Telemetry(endpoint="https://user:hunter2hunter2@collector.example"))
+    with pytest.raises(ValueError, match="headers") as refused:
+        Telemetry(endpoint="https://collector.example/?api_key=hunter2hunter2")
+    assert "hunter2" not in str(refused.value)
+
+
+async def test_no_span_outlives_the_one_it_is_part_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the first call takes long to begin, and where the clock is set back meanwhile."""
+    real = time.time_ns
+    begun = facts.begun
+
+    def slow(*given: Any) -> Any:
+        time.sleep(0.005)
+        return begun(*given)
+
+    monkeypatch.setattr(otel, "begun", slow)
+    with traced() as seen:
+        task = asyncio.ensure_future(Agent(model=ScriptedAdapter([[0.02, Text("hi"), Finish("stop")]])).run("hello"))
+        await asyncio.sleep(0.01)
+        monkeypatch.setattr(otel, "time_ns", lambda: real() - 10**12)
+        await task
+        by_id = {span.context.span_id: span for span in seen.spans if span.context}
+        for span in seen.spans:
+            assert span.start_time is not None
+            assert span.end_time is not None
+            assert span.start_time <= span.end_time
+            if span.parent is not None:
+                above = by_id[span.parent.span_id]
+                assert above.end_time is not None
+                assert span.end_time <= above.end_time, (span.name, above.name)
+        assert all(point.min >= 0 for point in seen.points("gen_ai.client.operation.duration"))

@@ -1,6 +1,6 @@
 """An MCP server of the older protocol in plain JSON-RPC on stdio, which can do what no library would.
 
-Its argument says what is odd: silent, exit, stubborn, endless, odd-tools, no-object, pages.
+Its argument says what is odd: silent, exit, stubborn, endless, odd-tools, no-object, pages, traced, talker.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ if ODD == "odd-tools":
     ]
 if ODD == "no-object":
     tools.append({"name": "list", "inputSchema": {"type": "array"}})
+if ODD == "traced":
+    tools += [{"name": "trace", "inputSchema": EMPTY}, {"name": "fail", "inputSchema": EMPTY}]
 cancelled: list[Any] = []
 
 
@@ -52,8 +54,9 @@ def listed(params: dict[str, Any]) -> dict[str, Any]:
     return {"tools": tools[at : at + 3], **({"nextCursor": str(at + 3)} if at + 3 < len(tools) else {})}
 
 
-def called(number: Any, name: str) -> None:
+def called(number: Any, params: dict[str, Any]) -> None:
     """Answer a call, or do not."""
+    name = params["name"]
     if name == "hang":
         return
     if name == "die":
@@ -64,13 +67,9 @@ def called(number: Any, name: str) -> None:
     if name == "grow":
         tools.append({"name": f"grown{len(tools)}", "inputSchema": EMPTY})
         send(method="notifications/tools/list_changed")
-    text = {"pid": str(os.getpid()), "cancelled": json.dumps(cancelled)}.get(name, "done")
-    send(
-        id=number,
-        result={"content": [{"type": "text", "text": text}], "structuredContent": {}}
-        if name == "lie"
-        else {"content": [{"type": "text", "text": text}]},
-    )
+    texts = {"pid": str(os.getpid()), "cancelled": json.dumps(cancelled), "trace": json.dumps(params.get("_meta"))}
+    more: dict[str, Any] = {"lie": {"structuredContent": {}}, "fail": {"isError": True}}.get(name, {})
+    send(id=number, result={"content": [{"type": "text", "text": texts.get(name, "done")}], **more})
 
 
 def answer(message: dict[str, Any]) -> None:
@@ -88,7 +87,7 @@ def answer(message: dict[str, Any]) -> None:
     elif method == "tools/list":
         send(id=number, result=listed(params))
     elif method == "tools/call":
-        called(number, params["name"])
+        called(number, params)
     elif method == "notifications/cancelled":
         cancelled.append(params["requestId"])
     elif number is not None:
@@ -98,6 +97,8 @@ def answer(message: dict[str, Any]) -> None:
 if ODD == "exit":
     print(f"no licence for {os.environ.get('API_TOKEN')}", file=sys.stderr, flush=True)
     sys.exit(2)
+if ODD == "talker":
+    print("payload-said", file=sys.stderr, flush=True)
 if ODD == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for line in sys.stdin:

@@ -22,6 +22,7 @@ class Web:
         self.sessions: set[str] = set()
         self.opened = self.closed = 0
         self.ran: list[str] = []
+        self.bodies: list[dict[str, Any]] = []
         self.breaks = self.hangs = False
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -38,6 +39,7 @@ class Web:
         if request.method != "POST":
             return web.Response(status=405)
         message = await request.json()
+        self.bodies.append(message)
         method, number = message["method"], message.get("id")
         if method == "initialize":
             self.opened += 1

@@ -81,6 +81,7 @@ class Traced:
 
     def settled(self) -> None:
         """Each span that began has ended, once, and nothing is current."""
+        observability.flush()
         assert sorted(self._count.begun) == sorted(self._count.ended)
         assert len(set(self._count.ended)) == len(self._count.ended)
         assert not trace.get_current_span().get_span_context().is_valid

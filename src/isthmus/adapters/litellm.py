@@ -95,7 +95,7 @@ class LiteLLMAdapter(ModelAdapter):
         self.model = model
         self.system = system
         self.max_tokens = max_tokens or DEFAULT_CEILING
-        self.effort = effort
+        self.effort, self.temperature = effort, temperature
         self.timeouts = timeouts
         self._model_limits = model_limits
         self._base_url = base_url

@@ -14,6 +14,7 @@ import msgspec
 from isthmus.adapters.adjust import is_one
 from isthmus.adapters.views import from_response
 from isthmus.errors import TierError, UnclassifiedError
+from isthmus.models.aside import Aside
 from isthmus.models.batches import Batches
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import EVENT_TYPES, Finish, Native, StepResult, Text, Usage
@@ -102,13 +103,23 @@ def _new(adapter: Any) -> Operation | None:
 def _facts(adapter: Any, ctx: GenerateContext) -> dict[str, Any]:
     """What a stranger's adapter says of itself; a property of it that fails is not the call's failure."""
     try:
+        if getattr(type(adapter), "_isthmus_stands", False):
+            adapter = adapter.plain
         provider, model = _names(adapter, str(getattr(adapter, "id", None) or type(adapter).__name__))
         address, own = getattr(adapter, "base_url", None), getattr(adapter, "max_tokens", None)
+        heat, effort = getattr(adapter, "temperature", None), getattr(adapter, "effort", None)
     except Exception:
         return {"provider": "", "model": ""}
     ceiling = ctx.max_output_tokens or (own if isinstance(own, int) else None)
     shown = clean_url(address) if isinstance(address, str) else ""
-    return {"provider": provider, "model": model, "address": shown, "max_tokens": ceiling or None}
+    return {
+        "provider": provider,
+        "model": model,
+        "address": shown,
+        "max_tokens": ceiling or None,
+        "temperature": heat if isinstance(heat, int | float) else None,
+        "effort": effort if isinstance(effort, str) else None,
+    }
 
 
 class _Heard:
@@ -159,6 +170,8 @@ class _Heard:
             kind, content = "finish", None
         else:
             kind, content = _kind(event)
+            if known is Aside:
+                self._steered(event.event)
         if self.first is None and content:
             self.first = monotonic() - self._begun
         if kind == "finish":
@@ -169,8 +182,14 @@ class _Heard:
             with suppress(TierError, ValueError, TypeError):
                 self._fold.add(event if known in EVENT_TYPES else to_event(event))
 
+    def _steered(self, event: Any) -> None:
+        """Tell what an event of the model face says of steered input."""
+        for receipt in getattr(event, "steering", None) or ():
+            hooks.emit(hooks.ModelSteered(op=self.op, status=receipt.status))
+
     def seen_face(self, event: ModelStreamEvent) -> None:
         """Take an event of the model face."""
+        self._steered(event)
         if self.first is None and (event.text or event.arguments_delta is not None):
             self.first = monotonic() - self._begun
         response = event.response

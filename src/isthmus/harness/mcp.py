@@ -163,7 +163,8 @@ class _BoundMcp(BoundShim):
         if name in self._again:
             raise McpServerError(f"{lost.failure()} (for the second time in this run)")
         self._again.add(name)
-        log.warning("%s; it is started again", lost.failure())
+        silent = f"MCP server {name!r} went away; it is started again"
+        log.warning("%s; it is started again", lost.failure(), extra={"without_contents": silent})
         link = self._held[name] = self._pool.take(lost.server)
         self._pool.give_back(lost)
         await link.started()

@@ -16,7 +16,9 @@ from typing import Any
 
 from isthmus.errors import IsthmusError, MissingDependencyError, ToolDefinitionError
 from isthmus.harness.errors import McpServerError
+from isthmus.harness.mcpfacts import refusal_of, tell
 from isthmus.harness.mcpopen import (
+    UNSAID,
     CallLate,
     CallLost,
     CallRefused,
@@ -136,7 +138,7 @@ class Link:
                 raise
         except Exception as error:
             self._error = first(error)
-            log.debug("%s: its session failed: %s", self.server.name, self._redacted(error))
+            log.debug("%s: its session failed: %s", self.server.name, self._redacted(error), extra=UNSAID)
         finally:
             timer.cancel()
             self._leave.set()
@@ -275,7 +277,8 @@ class Link:
                 self._leave.set()
                 raise SessionLost(str(error)) from error
             except (CallRefused, CallUnusable, CallLost) as error:
-                log.warning("%s: its tools changed, but cannot be listed: %s", self.server.name, self._redacted(error))
+                silent = f"{self.server.name}: its tools changed, but cannot be listed"
+                log.warning("%s: %s", silent, self._redacted(error), extra={"without_contents": silent})
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
         """What a model reads of a call; never raises for what the server does.
@@ -302,6 +305,7 @@ class Link:
             self._leave.set()
             return self._never(tool)
         except CallRefused as error:
+            tell(refusal_of(error))
             return _failed(f"{tool!r} failed: {self._redacted(error)}{self._status()}", ToolErrorKind.ERROR.value)
         except CallUnusable as error:
             return _failed(f"{tool!r} ran, but its answer cannot be used: {self._redacted(error)}", "error")

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from isthmus.errors import MissingDependencyError
+from isthmus.harness.mcpfacts import facts_of, numbered, tell
 from isthmus.harness.mcpresults import MISSING
 from isthmus.harness.mcpservers import HttpServer, McpServer, StdioServer
 from isthmus.models.handlers import in_thread
@@ -21,6 +22,8 @@ from isthmus.secret import redact
 from isthmus.version import __version__
 
 log = getLogger("isthmus.harness.mcp")
+UNSAID: Mapping[str, Any] = {"without_contents": None}
+"""Of a record that repeats what a server says: it is not written where contents are not."""
 _LEVELS = {"debug": DEBUG, "info": INFO, "notice": INFO, "warning": WARNING, "error": ERROR}
 # A server's pages of tools end; one whose pages do not is broken.
 _MOST_PAGES = 200
@@ -139,8 +142,10 @@ class Session:
         """
 
         async def progress(*told: Any) -> None:
-            log.debug("%s: %s: %s", self._server.name, tool, self._shown(" ".join(str(each) for each in told)))
+            shown = self._shown(" ".join(str(each) for each in told))
+            log.debug("%s: %s: %s", self._server.name, tool, shown, extra=UNSAID)
 
+        tell(facts_of(self._server, version=self._client.protocol_version))
         with _meaning():
             result = await self._client.call_tool(
                 tool,
@@ -148,6 +153,8 @@ class Session:
                 read_timeout_seconds=self._server.call_timeout,
                 progress_callback=progress if log.isEnabledFor(DEBUG) else None,
             )
+        if result.is_error:
+            tell({"error.type": "tool_error"})
         given = "structured_content" in result.model_fields_set
         return {
             "content": [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in result.content],
@@ -187,7 +194,8 @@ class Session:
         except ListenNotSupportedError:
             return
         except Exception as error:
-            log.debug("%s: changes of its tools are not heard: %s", self._server.name, self._shown(str(error)))
+            why = self._shown(str(error))
+            log.debug("%s: changes of its tools are not heard: %s", self._server.name, why, extra=UNSAID)
         finally:
             ready.set()
 
@@ -239,7 +247,8 @@ async def opened(server: McpServer, heard: Heard) -> AsyncGenerator[Session, Non
 
     async def logged(params: Any) -> None:
         text = params.data if isinstance(params.data, str) else dumps(params.data).decode()
-        log.log(_LEVELS.get(params.level, CRITICAL), "%s: %s", server.name, redact(text, server.secrets)[:_MOST_SAID])
+        shown = redact(text, server.secrets)[:_MOST_SAID]
+        log.log(_LEVELS.get(params.level, CRITICAL), "%s: %s", server.name, shown, extra=UNSAID)
 
     async def told(message: Any) -> None:
         if isinstance(message, library.types.ToolListChangedNotification):
@@ -271,7 +280,7 @@ async def _transport(server: McpServer, heard: Heard, stack: AsyncExitStack) -> 
         heard.said = tail.text
         env = None if server.env is None else {name: str(value) for name, value in server.env.items()}
         started = StdioServerParameters(command=server.command, args=list(server.args), env=env, cwd=server.folder)
-        return _noticed(stdio_client(started, errlog=tail.file), heard, tail)
+        return _noticed(numbered(stdio_client(started, errlog=tail.file)), heard, tail)
     if not isinstance(server, HttpServer):
         raise TypeError(f"{type(server).__name__}: use StdioServer or HttpServer")
     import httpx2
@@ -293,7 +302,7 @@ async def _transport(server: McpServer, heard: Heard, stack: AsyncExitStack) -> 
         event_hooks={"request": [sending], "response": [seen]},
     )
     await stack.enter_async_context(client)
-    return streamable_http_client(str(server.url), http_client=client, max_sse_event_size=_MOST_EVENT)
+    return numbered(streamable_http_client(str(server.url), http_client=client, max_sse_event_size=_MOST_EVENT))
 
 
 @asynccontextmanager
@@ -364,7 +373,7 @@ class _Tail:
             while line := pipe.readline(_LONGEST_LINE):
                 said = redact(line.decode("utf-8", "replace"), self._server.secrets)
                 self._kept = (self._kept + said)[-_MOST_SAID:]
-                log.debug("%s: %s", self._server.name, said.rstrip())
+                log.debug("%s: %s", self._server.name, said.rstrip(), extra=UNSAID)
 
     def text(self) -> str:
         """What is kept, without secrets."""

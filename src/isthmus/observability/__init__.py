@@ -63,6 +63,7 @@ class _Running:
 
 
 _running: _Running | None = None
+_added: list[Background] = []
 _lock = RLock()
 
 
@@ -131,6 +132,8 @@ def start(config: Telemetry | None = None) -> None:
 def add_sink(sink: hooks.Sink) -> Any:
     """Send every record to a callable of one's own, in a thread of its own; call what is returned to stop.
 
+    A process that ends waits for it as `stop` does: five seconds at most.
+
     Args:
         sink: gets one of the records of `isthmus.observability.hooks` at a time; it may block and fail.
     """
@@ -138,9 +141,14 @@ def add_sink(sink: hooks.Sink) -> Any:
     remove = hooks.add_sink(later)
 
     def stop(timeout: float = 5.0) -> None:
+        atexit.unregister(stop)
         remove()
+        if later in _added:
+            _added.remove(later)
         later.shutdown(timeout)
 
+    _added.append(later)
+    atexit.register(stop)
     return stop
 
 
@@ -151,7 +159,8 @@ def flush(timeout: float = 5.0) -> bool:
         timeout: seconds.
     """
     running = _running
-    return True if running is None else min([each.flush(timeout) for each in running.sinks], default=True)
+    sinks = [*_added, *(() if running is None else running.sinks)]
+    return min([each.flush(timeout) for each in sinks], default=True)
 
 
 def shutdown(timeout: float = 5.0) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import weakref
 from collections import deque
@@ -12,10 +13,13 @@ from time import monotonic
 from typing import Any
 
 _MOST_WAITING = 10_000
+_log = logging.getLogger("isthmus.observability")
 
 
 class Background:
     """Hands each thing on in a thread of its own; what cannot wait any more is dropped and counted.
+
+    The first failure and the first thing dropped are logged, without a word of what was lost.
 
     Args:
         work: what gets the things, one by one; it may block and fail.
@@ -28,6 +32,7 @@ class Background:
         self._busy = self._over = False
         self.dropped = 0
         """How many were not handed on."""
+        self._told: set[str] = set()
         self._begin()
         if hasattr(os, "register_at_fork"):
             again = weakref.WeakMethod(self._forked)
@@ -43,14 +48,15 @@ class Background:
         if not self._over:
             self._begin()
 
-    def __call__(self, thing: Any) -> None:
-        """Take one thing."""
+    def __call__(self, thing: Any) -> bool:
+        """Take one thing; whether it could. Safe in a finaliser: whoever holds the lock may take it again."""
         with self._change:
             if self._over or len(self._waiting) >= _MOST_WAITING:
                 self.dropped += 1
-                return
+                return False
             self._waiting.append(thing)
             self._change.notify_all()
+        return True
 
     def _run(self) -> None:
         while True:
@@ -63,9 +69,22 @@ class Background:
                     return
                 thing = self._waiting.popleft()
                 self._busy = True
-            with suppress(Exception):
+            try:
                 self._work(thing)
+            except Exception as error:
+                why = (
+                    f"{type(error).__name__}: {error.strerror}" if isinstance(error, OSError) else type(error).__name__
+                )
+                self._tell(f"a sink failed, and what it was given is lost ({why})")
             del thing
+            if self.dropped:
+                self._tell("a sink cannot keep up, and what it was to be given is lost")
+
+    def _tell(self, what: str) -> None:
+        """Log this, once."""
+        if what not in self._told:
+            self._told.add(what)
+            _log.warning("telemetry: %s", what)
 
     def flush(self, timeout: float) -> bool:
         """Wait until all is handed on; whether they were in time."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.resources import files
 from typing import NamedTuple
 
 
@@ -36,11 +38,15 @@ ATTRIBUTES: tuple[Row, ...] = (
     Row("gen_ai.operation.name", (_AGENT, _MODEL, _TOOL), "`invoke_agent`, `chat` or `execute_tool`"),
     Row("gen_ai.agent.name", (_AGENT,), "the agent's name"),
     Row("gen_ai.conversation.id", (_AGENT, _CHAIN, _MODEL, _TOOL), "the run's identity, as tools get it"),
-    Row("gen_ai.provider.name", (_MODEL,), "the provider, in the conventions' spelling"),
+    Row("gen_ai.provider.name", (_MODEL,), "the provider, in the conventions' spelling; `custom` where none is named"),
     Row("gen_ai.request.model", (_MODEL,), "the model that was asked for"),
     Row("gen_ai.request.max_tokens", (_MODEL,), "the ceiling of the reply"),
-    Row("gen_ai.request.temperature", (_MODEL,), "as set"),
+    Row("gen_ai.request.temperature", (_MODEL,), "as set, by request, options or adapter"),
     Row("gen_ai.request.top_p", (_MODEL,), "as set"),
+    Row("gen_ai.request.top_k", (_MODEL,), "as set among the options"),
+    Row("gen_ai.request.frequency_penalty", (_MODEL,), "as set among the options"),
+    Row("gen_ai.request.presence_penalty", (_MODEL,), "as set among the options"),
+    Row("gen_ai.request.choice.count", (_MODEL,), "as set among the options: `n`"),
     Row("gen_ai.request.seed", (_MODEL,), "as set"),
     Row("gen_ai.request.stop_sequences", (_MODEL,), "as set"),
     Row("gen_ai.request.stream", (_MODEL,), "whether the reply was asked for piece by piece"),
@@ -57,9 +63,20 @@ ATTRIBUTES: tuple[Row, ...] = (
     Row("gen_ai.tool.name", (_TOOL,), "the tool's name; left out where no tool has it, for it is the model's own text"),
     Row("gen_ai.tool.call.id", (_TOOL,), "the call's id"),
     Row("gen_ai.tool.type", (_TOOL,), "`function`"),
-    Row("server.address", (_MODEL,), "the host of the adapter's base URL"),
-    Row("server.port", (_MODEL,), "its port"),
-    Row("error.type", _ALL, "the class of a failure: `transient`, `overflow`, …, `timeout`, or the exception's"),
+    Row("mcp.method.name", (_TOOL,), "`tools/call`, where the tool is an MCP server's"),
+    Row("mcp.protocol.version", (_TOOL,), "of the protocol, as agreed with the MCP server"),
+    Row("jsonrpc.request.id", (_TOOL,), "the number of the request to the MCP server"),
+    Row("rpc.response.status_code", (_TOOL,), "the code of an MCP server's answer that was an error"),
+    Row("network.transport", (_TOOL,), "to the MCP server: `pipe` or `tcp`"),
+    Row("network.protocol.name", (_TOOL,), "`http`, where the MCP server is reached over it"),
+    Row("server.address", (_MODEL, _TOOL), "the host of the adapter's base URL, or of the MCP server's"),
+    Row("server.port", (_MODEL, _TOOL), "its port"),
+    Row(
+        "error.type",
+        _ALL,
+        "the class of a failure: `transient`, `overflow`, …, `timeout`, or the exception's; of a call to an MCP server "
+        "`tool_error`, or the code of its answer",
+    ),
     Row("http.response.status_code", (_ATTEMPT, _MODEL), "the status of a failure"),
     Row("isthmus.outcome", _ALL, "how it ended: `ok`, `error`, `cancelled`, `closed`, `abandoned`, …"),
     Row("isthmus.finish", (_CHAIN, _ATTEMPT, _MODEL), "the portable finish"),
@@ -94,6 +111,7 @@ EVENTS: tuple[Row, ...] = (
     Row("isthmus.tier.recovered", (_CHAIN,), "it is well again"),
     Row("isthmus.retry.scheduled", (_CHAIN,), "another try in `isthmus.seconds`, by `hint` or by `backoff`"),
     Row("isthmus.budget.exceeded", (_CHAIN,), "the budget is used up"),
+    Row("isthmus.steering", (_MODEL,), "what becomes of steered input: `isthmus.status` is `accepted`, `applied`, …"),
     Row("exception", _ALL, "what `record_exception` was given: its type"),
 )
 METRICS: tuple[Row, ...] = (
@@ -125,37 +143,8 @@ METRICS: tuple[Row, ...] = (
     Row("isthmus.chain.fallbacks", ("isthmus.chain", "isthmus.tier"), "tiers that were given up"),
     Row("isthmus.run.cuts", ("gen_ai.agent.name", "isthmus.reason"), "runs that were cut"),
 )
-NOT_SENT: Mapping[str, str] = {
-    "gen_ai.agent.description": "a static text that the name stands for",
-    "gen_ai.agent.id": "agents have a name and no id",
-    "gen_ai.agent.version": "agents have no version",
-    "gen_ai.completion": "no longer in the conventions: `gen_ai.output.messages`",
-    "gen_ai.data_source.id": "there are no data sources here",
-    "gen_ai.embeddings.dimension.count": "there are no embeddings here",
-    "gen_ai.evaluation.explanation": "there are no evaluations here",
-    "gen_ai.evaluation.name": "there are no evaluations here",
-    "gen_ai.evaluation.score.label": "there are no evaluations here",
-    "gen_ai.evaluation.score.value": "there are no evaluations here",
-    "gen_ai.prompt": "no longer in the conventions: `gen_ai.input.messages`",
-    "gen_ai.prompt.name": "a rendered prompt does not know its template",
-    "gen_ai.request.choice.count": "one reply is asked for, always",
-    "gen_ai.request.encoding_formats": "there are no embeddings here",
-    "gen_ai.request.frequency_penalty": "a native option: passed through, and not read",
-    "gen_ai.request.presence_penalty": "a native option: passed through, and not read",
-    "gen_ai.request.top_k": "a native option: passed through, and not read",
-    "gen_ai.retrieval.documents": "there is no retrieval here",
-    "gen_ai.retrieval.query.text": "there is no retrieval here",
-    "gen_ai.system": "no longer in the conventions: `gen_ai.provider.name`",
-    "gen_ai.tool.description": "part of the prompt: in `gen_ai.tool.definitions`, where contents are captured",
-    "gen_ai.usage.completion_tokens": "no longer in the conventions: `gen_ai.usage.output_tokens`",
-    "gen_ai.usage.prompt_tokens": "no longer in the conventions: `gen_ai.usage.input_tokens`",
-    "gen_ai.workflow.name": "a chain is no workflow",
-    "gen_ai.client.operation.time_per_output_chunk": "a measurement a chunk costs more than the chunk",
-    "gen_ai.server.request.duration": "a server's to send",
-    "gen_ai.server.time_per_output_token": "a server's to send",
-    "gen_ai.server.time_to_first_token": "a server's to send",
-}
-"""What the conventions name and nobody here sends, and why; names of one provider's dialect are left to its adapter."""
+NOT_SENT: Mapping[str, str] = tomllib.loads(files("isthmus.observability").joinpath("unsent.toml").read_text("utf-8"))
+"""What the conventions name and nobody here sends, and why."""
 
 
 def tables() -> str:

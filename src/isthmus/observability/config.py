@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from isthmus.secret import clean_url
+from isthmus.secret import Address, clean_url
 
 SINKS = ("otel", "jsonl", "log")
 LEVELS = ("info", "debug", "wire")
@@ -40,7 +40,7 @@ class Telemetry:
     Raises:
         ValueError: a sink or a level that is not known, a ratio beyond 0 to 1, a limit below 0, "jsonl" without a file
             or into a folder that is not there, "wire" without `capture_content`, an endpoint that is no URL, or a
-            certificate that is not there.
+            certificate that is not there, an endpoint with a query.
     """
 
     sinks: tuple[str, ...] = ("otel",)
@@ -76,6 +76,13 @@ class Telemetry:
             raise ValueError("log_level: 'wire' writes what was said: set capture_content too, or use 'debug'")
         if self.endpoint is not None and urlsplit(self.endpoint).scheme not in ("http", "https"):
             raise ValueError(f"endpoint: must begin with http:// or https://, not {clean_url(self.endpoint)!r}")
+        if self.endpoint is not None:
+            if set(self.endpoint) & {"?", "#"}:
+                raise ValueError(
+                    f"endpoint: is a base URL, without what a query says: {clean_url(self.endpoint)!r}; put a key into "
+                    "headers or api_key_command"
+                )
+            object.__setattr__(self, "endpoint", Address(self.endpoint))
         for name in ("ca_bundle", "client_cert", "client_key"):
             path = getattr(self, name)
             if path is not None and not Path(path).is_file():

@@ -30,7 +30,7 @@ CONTENT = frozenset(
 OWN = frozenset(
     {
         *("gen_ai.operation.name", "gen_ai.tool.type", "gen_ai.output.type", "gen_ai.conversation.id"),
-        *("isthmus.outcome", "isthmus.finish", "isthmus.next"),
+        *("isthmus.outcome", "isthmus.finish", "isthmus.next", "isthmus.status"),
     }
 )
 """The attributes that hold nothing but words of this library."""
@@ -42,6 +42,9 @@ _CUT = "…"
 _SHORT = 128
 # What is looked at beyond a limit, so that a key that the limit cuts is still seen whole.
 _BEYOND = 1024
+# What the conventions have other words for; and what they require, and an adapter does not say.
+_FINISHES: Mapping[str, str] = {"tool-calls": "tool_call", "content-filter": "content_filter", "error-post": "error"}
+_UNTOLD = "unknown"
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -64,30 +67,32 @@ class View:
         """A text without keys, cut to size, that can be encoded."""
         if len(text) <= _SHORT <= self.limit:
             return _short(name, text)
-        return _cleaned(name, text, self.limit if name in CONTENT else MOST_CHARS)
+        return _cleaned(name, text, self._most(name))
 
     def sent(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes as they leave: only those that may, without keys, and as the hook would have them."""
         out: dict[str, Any] = {}
         hook, capture = self.redact, self.capture
         for name, value in attributes.items():
-            if name in CONTENT and not capture:
+            if value is None or (not capture and name in CONTENT):
                 continue
             kind = type(value)
             if kind is str:
                 # Words of our own need no look, unless somebody wants one.
-                if name not in OWN or hook is not None:
+                if hook is not None:
                     value = self._hooked(name, self.text(name, value))
+                elif name not in OWN:
+                    value = self.text(name, value)
             elif kind is not bool and (kind is not int or value not in _INT64):
                 value = self._other(name, value)
             if value is not None:
-                out[_encodable(name)] = value
+                out[name if name.isascii() else _encodable(name)] = value
         return out
 
     def title(self, name: str) -> str:
         """The name of a span as it leaves; its first word says what it is, and is nobody's."""
         kept = self._hooked("name", self.text("name", name))
-        return name.partition(" ")[0] if kept is None else kept
+        return kept or name.partition(" ")[0]
 
     def _other(self, name: str, value: Any) -> Any:
         """A value that is no plain text: a number as it is, if it can be sent as one; a list; all else as its text."""
@@ -101,10 +106,11 @@ class View:
 
     def _list(self, name: str, values: Iterable[Any]) -> list[Any] | None:
         """As many of the values as may be sent, all of one kind; what is hidden in it is left out."""
-        left = self.limit if name in CONTENT else MOST_CHARS
+        left = self._most(name)
         out: list[Any] = []
         for value in values:
-            sent = self.sent({name: value}).get(name)
+            plain = type(value) is str and (self.capture or name not in CONTENT)
+            sent = self._hooked(name, self.text(name, value)) if plain else self.sent({name: value}).get(name)
             left -= len(sent) + 1 if isinstance(sent, str) else 8
             if left < 0:
                 break
@@ -122,7 +128,10 @@ class View:
                 raise
             # What could not be looked at does not leave; a cancellation that a hook makes up is not the run's.
             return None
-        return _encodable(kept) if isinstance(kept, str) else None
+        return cut(_encodable(kept), self._most(name)) if isinstance(kept, str) else None
+
+    def _most(self, name: str) -> int:
+        return self.limit if name in CONTENT else MOST_CHARS
 
 
 def _cleaned(name: str, text: str, limit: int) -> str:
@@ -146,7 +155,7 @@ def _encodable(text: str) -> str:
 
 def cut(text: str, limit: int) -> str:
     """The text, at most so many characters of it."""
-    return text if len(text) <= limit else text[: max(0, limit - 1)] + _CUT
+    return text if len(text) <= limit else (text[: limit - 1] + _CUT if limit > 0 else "")
 
 
 def asked(ctx: Any, view: View) -> dict[str, Any]:
@@ -161,7 +170,7 @@ def asked(ctx: Any, view: View) -> dict[str, Any]:
 
 def _definition(tool: Any) -> dict[str, Any]:
     schema = getattr(tool, "parameters_schema", None) or getattr(tool, "input_schema", None)
-    return {"type": "function", "name": tool.name, "description": tool.description, "parameters": schema}
+    return {"type": "function", "name": tool.name, "description": tool.description or "", "parameters": schema}
 
 
 def replied(reply: Any, view: View) -> dict[str, Any]:
@@ -170,7 +179,7 @@ def replied(reply: Any, view: View) -> dict[str, Any]:
     if reply.reasoning:
         parts.append({"type": "reasoning", "content": reply.reasoning})
     parts += [{"type": "text", "content": e.text} if e.type == "text" else _call(e) for e in reply.events]
-    said = {"role": "assistant", "parts": parts, "finish_reason": str(reply.finish)}
+    said = {"role": "assistant", "parts": parts, "finish_reason": _FINISHES.get(reply.finish, str(reply.finish))}
     return {"gen_ai.output.messages": _listed([said], view)}
 
 
@@ -203,7 +212,8 @@ def instructions(text: str, view: View) -> str:
 
 def spoken(text: str, view: View) -> str:
     """A reply's text as the conventions have it."""
-    return _listed([{"role": "assistant", "parts": [{"type": "text", "content": text}]}], view)
+    parts = [{"type": "text", "content": text}]
+    return _listed([{"role": "assistant", "parts": parts, "finish_reason": _UNTOLD}], view)
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,8 +252,11 @@ def _listed(items: list[dict[str, Any]], view: View) -> str:
     left = view.limit - 2
     for item in reversed(items):
         text = json.dumps(item, ensure_ascii=False, default=str)
-        if len(text) > left and not kept:
-            text = json.dumps(_shorter(item, max(0, left // 2)), ensure_ascii=False, default=str)
+        most = left
+        while len(text) > left and not kept and most > 0:
+            # What a character takes in JSON is not known before.
+            text = json.dumps(_shorter(item, most), ensure_ascii=False, default=str)
+            most //= 2
         if len(text) > left:
             break
         kept.append(text)
@@ -251,12 +264,10 @@ def _listed(items: list[dict[str, Any]], view: View) -> str:
     return f"[{','.join(reversed(kept))}]"
 
 
-def _shorter(value: Any, limit: int) -> Any:
+def _shorter(value: Any, most: int) -> Any:
+    """The value with each of its texts cut to so many characters."""
     if isinstance(value, str):
-        return cut(value, limit)
+        return cut(value, most)
     if isinstance(value, Mapping):
-        share = limit // max(1, len(value))
-        return {name: item if name in ("role", "type") else _shorter(item, share) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_shorter(item, limit // max(1, len(value))) for item in value]
-    return value
+        return {name: item if name in ("role", "type") else _shorter(item, most) for name, item in value.items()}
+    return [_shorter(item, most) for item in value] if isinstance(value, list) else value

@@ -42,11 +42,11 @@ def set_attributes(**attributes: Any) -> None:
 
 
 def _set(attributes: Mapping[str, Any]) -> None:
-    try:
-        sent = _view.sent(attributes)
-    except Exception:
-        # A value that cannot say what it is.
-        return
+    sent: dict[str, Any] = {}
+    for name, value in attributes.items():
+        # One that cannot say what it is is left out.
+        with suppress(Exception):
+            sent.update(_view.sent({name: value}))
     for backend in _backends:
         with suppress(Exception):
             backend.enrich(sent)
@@ -55,7 +55,8 @@ def _set(attributes: Mapping[str, Any]) -> None:
 def add_completion(text: str) -> None:
     """Set the text of the reply on the current span, if contents are captured."""
     if _backends and _view.capture:
-        _set({"gen_ai.output.messages": contents.spoken(str(text), _view)})
+        with suppress(Exception):
+            _set({"gen_ai.output.messages": contents.spoken(str(text), _view)})
 
 
 def add_prompt(messages: Any, system: str = "") -> None:
@@ -67,12 +68,14 @@ def add_prompt(messages: Any, system: str = "") -> None:
     """
     if not (_backends and _view.capture):
         return
-    given = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
-    named = [each for each in given if isinstance(each, Mapping)]
-    found = {"gen_ai.input.messages": contents.messages(named, _view)}
-    if system:
-        found["gen_ai.system_instructions"] = contents.instructions(system, _view)
-    _set(found)
+    # What an adapter hands over may be anything, and its call goes on.
+    with suppress(Exception):
+        given = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
+        named = [each for each in given if isinstance(each, Mapping)]
+        _set({"gen_ai.input.messages": contents.messages(named, _view)})
+    with suppress(Exception):
+        if system:
+            _set({"gen_ai.system_instructions": contents.instructions(str(system), _view)})
 
 
 def capture_content() -> bool:

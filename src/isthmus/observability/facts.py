@@ -20,6 +20,7 @@ from isthmus.observability.hooks import (
     ChainEventType,
     ModelEnded,
     ModelStarted,
+    ModelSteered,
     Record,
     ToolEnded,
     ToolStarted,
@@ -72,7 +73,7 @@ def over(record: Record, view: View) -> Over | None:
 
 
 def _contents(read: Callable[..., Attributes], *given: Any) -> Attributes:
-    """What was said; nothing where it cannot be written down, for the rest of the span is worth having."""
+    """What is read; nothing where it cannot be written down, for the rest of the span is worth having."""
     try:
         return read(*given)
     except Exception:
@@ -80,7 +81,9 @@ def _contents(read: Callable[..., Attributes], *given: Any) -> Attributes:
 
 
 def happened(record: Record) -> tuple[str, Attributes] | None:
-    """What a record says of something on the way of a chain's call; None for all else."""
+    """What a record says of something on the way of a chain's call, or of a reply; None for all else."""
+    if type(record) is ModelSteered:
+        return "isthmus.steering", {"isthmus.status": record.status}
     if type(record) is not ChainEvent or record.type not in _ON_THE_WAY:
         return None
     named = {f"isthmus.{name}": getattr(record, name) for name in ("tier", "origin", "seconds", "reason", "source")}
@@ -165,27 +168,42 @@ def _model_began(record: ModelStarted, view: View) -> Begun:
     ctx = record.op.said
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": provider_name(record.provider) or None,
+        "gen_ai.provider.name": provider_name(record.provider) or _UNKNOWN,
         "gen_ai.request.model": record.model or None,
         "gen_ai.request.max_tokens": record.max_tokens,
-        "gen_ai.request.temperature": ctx.temperature,
+        "gen_ai.request.temperature": record.temperature if ctx.temperature is None else ctx.temperature,
         "gen_ai.request.top_p": ctx.top_p,
         "gen_ai.request.seed": ctx.seed,
         "gen_ai.request.stop_sequences": tuple(ctx.stop) or None,
         "gen_ai.request.stream": record.streamed,
         "gen_ai.output.type": None if ctx.output is None else "json",
         "gen_ai.conversation.id": record.op.conversation,
-        "isthmus.effort": ctx.effort,
+        "isthmus.effort": ctx.effort or record.effort,
     }
+    if ctx.options:
+        attributes.update(_contents(_optional, ctx))
     if record.address:
-        attributes.update(_server(record.address))
+        attributes.update(server(record.address))
     if view.capture:
         attributes.update(_contents(contents.asked, ctx, view))
     return Begun("model", f"chat {record.model}".strip(), attributes)
 
 
+def _optional(ctx: Any) -> Attributes:
+    """What the options of a provider's own say of sampling, by the names in use, where the request says nothing."""
+    found: Attributes = {}
+    for name, (kind, portable, spellings) in _OPTIONS.items():
+        for spelling in spellings:
+            value = ctx.options.get(spelling)
+            said = portable is not None and getattr(ctx, portable) is not None
+            if isinstance(value, int | float) and not isinstance(value, bool) and not said:
+                found[name] = kind(value)
+    return found
+
+
 @lru_cache(256)
-def _server(address: str) -> Attributes:
+def server(address: str) -> Attributes:
+    """Host and port of a URL; nothing where it has none."""
     try:
         parts = urlsplit(address)
         return {"server.address": parts.hostname, "server.port": parts.port or _PORTS.get(parts.scheme)}
@@ -244,10 +262,30 @@ def _tool_over(record: ToolEnded, view: View) -> Over:
     attributes: Attributes = {"isthmus.outcome": record.outcome}
     if view.capture and record.op is not None and record.op.answer is not None:
         attributes.update(_contents(contents.returned, record.op.answer, view))
-    return Over(attributes, None if record.outcome in _FINE else record.outcome)
+    if record.op is not None:
+        attributes.update(record.op.facts)
+    said = attributes.pop("error.type", None)
+    return Over(attributes, None if record.outcome in _FINE else said or record.outcome)
 
 
 _WORD = 64
+# What a provider is called that nobody named: the conventions require a name.
+_UNKNOWN = "custom"
+# By the name of the attribute: its type, the field of the request that comes before, and the names of the option.
+_OPTIONS: Mapping[str, tuple[type, str | None, tuple[str, ...]]] = {
+    "gen_ai.request.max_tokens": (
+        int,
+        "max_output_tokens",
+        ("max_tokens", "max_output_tokens", "max_completion_tokens"),
+    ),
+    "gen_ai.request.temperature": (float, "temperature", ("temperature",)),
+    "gen_ai.request.top_p": (float, "top_p", ("top_p",)),
+    "gen_ai.request.seed": (int, "seed", ("seed",)),
+    "gen_ai.request.top_k": (float, None, ("top_k",)),
+    "gen_ai.request.frequency_penalty": (float, None, ("frequency_penalty",)),
+    "gen_ai.request.presence_penalty": (float, None, ("presence_penalty",)),
+    "gen_ai.request.choice.count": (int, None, ("n",)),
+}
 _PORTS = {"https": 443, "http": 80}
 _FINE = ("ok", "cancelled", "not-executed")
 _ENDS: Mapping[str, str] = {

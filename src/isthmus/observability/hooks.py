@@ -54,6 +54,8 @@ class ModelStarted:
         streamed: whether the reply was asked for piece by piece.
         address: the base URL of requests, without secrets; "" where there is none.
         max_tokens: the ceiling of the reply; None where nobody set one.
+        temperature: the adapter's own, where the request has none.
+        effort: the same of reasoning effort.
     """
 
     op: Operation = field(repr=False, compare=False)
@@ -62,6 +64,8 @@ class ModelStarted:
     streamed: bool
     address: str = ""
     max_tokens: int | None = None
+    temperature: float | None = None
+    effort: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,14 @@ class ModelEnded:
     status: int | None = None
     reply_id: str | None = None
     reply_model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSteered:
+    """The provider has said what becomes of input that was sent into a reply under way; see `SteeringReceipt`."""
+
+    op: Operation = field(repr=False, compare=False)
+    status: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +265,7 @@ Record: TypeAlias = (
     | WireReceived
     | WireChunk
     | ModelStarted
+    | ModelSteered
     | ModelEnded
     | ToolStarted
     | ToolEnded

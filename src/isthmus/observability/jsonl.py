@@ -21,15 +21,19 @@ from isthmus.observability.scope import Operation, current
 class _Line:
     """A line that waits for the end of its span, and is written at the latest when nobody holds that any more."""
 
-    __slots__ = ("_later", "_since", "line")
+    __slots__ = ("_later", "_process", "_since", "line")
 
-    def __init__(self, line: dict[str, Any], later: Callable[[Any], None]) -> None:
+    def __init__(self, line: dict[str, Any], later: Callable[[Any], Any]) -> None:
         self.line = line
         self._later = later
         self._since = monotonic()
+        self._process = getpid()
 
     def end(self, error: str | None, attributes: Mapping[str, Any]) -> None:
         line, self.line = self.line, {}
+        if self._process != getpid():
+            # At a fork the child gets a copy of what its parent will write.
+            return
         line["seconds"] = round(monotonic() - self._since, 6)
         line["error"] = error
         # What the adapter has said itself stands.

@@ -168,6 +168,8 @@ class _Later(logging.Handler):
         shown.msg, shown.args = record.getMessage(), None
         if not self._contents:
             shown.msg, shown.exc_info = getattr(record, "without_contents", shown.msg), None
+            if shown.msg is None:
+                return
         self.later(shown)
 
 

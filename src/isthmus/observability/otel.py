@@ -9,7 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from time import time_ns
+from dataclasses import dataclass, field
+from functools import partial
+from os import getpid
+from threading import get_ident
+from time import monotonic_ns, time_ns
 from typing import Any
 
 from opentelemetry import context as contexts
@@ -45,17 +49,21 @@ _COUNTED = (("input", "gen_ai.usage.input_tokens"), ("output", "gen_ai.usage.out
 _KINDS = {"model": SpanKind.CLIENT}
 
 
+@dataclass(slots=True, eq=False)
 class _Held:
-    """A span with the context that makes it current; ends with its operation at the latest."""
+    """A span with the context that makes it current; ends with its operation at the latest.
 
-    __slots__ = ("attributes", "context", "over", "span", "started")
+    It began at a time of the monotonic clock. `clock`, the same for a whole tree, makes that a time of day.
+    """
 
-    def __init__(self, span: Span, context: contexts.Context, attributes: Mapping[str, Any], *, started: int) -> None:
-        self.span = span
-        self.context = context
-        self.attributes = attributes
-        self.started = started
-        self.over = False
+    span: Span
+    context: contexts.Context
+    attributes: Mapping[str, Any]
+    began: int
+    clock: int
+    later: Callable[[Any], bool]
+    process: int = field(default_factory=getpid)
+    over: bool = False
 
     def end(self, at: int | None = None) -> None:
         if not self.over:
@@ -63,11 +71,17 @@ class _Held:
             self.span.end(at)
 
     def __del__(self) -> None:
-        # A stream that was dropped with its event loop already gone tells nobody that it is over.
-        if not self.over:
+        # A stream dropped with its event loop gone tells nobody that it is over; it is found in the middle of anything.
+        if not self.over and self.process == getpid():
             with suppress(Exception):
-                self.span.set_attribute("isthmus.outcome", "abandoned")
-                self.end()
+                abandon = partial(_abandon, self.span)
+                if not self.later(abandon):
+                    abandon()
+
+
+def _abandon(span: Span) -> None:
+    span.set_attribute("isthmus.outcome", "abandoned")
+    span.end()
 
 
 class OtelSink:
@@ -80,37 +94,24 @@ class OtelSink:
 
     def __init__(self, config: Telemetry, view: View) -> None:
         self._view = view
-        self._own: list[Any] = []
+        self._lost: list[str] = []
         # It is there from the beginning: a process that ends can begin no thread.
         self._waiting = Background(lambda work: work())
-        tracers, meters = config.tracer_provider, config.meter_provider
-        if tracers is None:
-            tracers = _tracers(config)
-            self._own.append(tracers)
-        if meters is None:
-            meters = _meters(config)
-            self._own.append(meters)
-        self._all = (tracers, meters)
+        self._inside: set[int] = set()
+        made: Any = zip((config.tracer_provider, config.meter_provider), (_tracers, _meters), strict=True)
+        self._all = tracers, meters = [own(config, self._lost) if given is None else given for given, own in made]
+        self._own = [each for each in self._all if each not in (config.tracer_provider, config.meter_provider)]
         self._tracer = tracers.get_tracer("isthmus", __version__)
         meter = meters.get_meter("isthmus", __version__)
-        made = meter.create_histogram
-        self._duration = made(
-            "gen_ai.client.operation.duration",
-            "s",
-            "GenAI operation duration.",
-            explicit_bucket_boundaries_advisory=_SECONDS,
-        )
-        self._tokens = made(
+        timed = partial(meter.create_histogram, unit="s", explicit_bucket_boundaries_advisory=_SECONDS)
+        duration, first = "gen_ai.client.operation.duration", "gen_ai.client.operation.time_to_first_chunk"
+        self._duration = timed(duration, description="GenAI operation duration.")
+        self._first = timed(first, description="Time until the first content of a streamed reply.")
+        self._tokens = meter.create_histogram(
             "gen_ai.client.token.usage",
             "{token}",
             "Number of input and output tokens used.",
             explicit_bucket_boundaries_advisory=_TOKENS,
-        )
-        self._first = made(
-            "gen_ai.client.operation.time_to_first_chunk",
-            "s",
-            "Time until the first content of a streamed reply.",
-            explicit_bucket_boundaries_advisory=_SECONDS,
         )
         self._attempts = meter.create_counter("isthmus.chain.attempts", "{attempt}", "Tries of a chain's tiers.")
         self._fallbacks = meter.create_counter("isthmus.chain.fallbacks", "{fallback}", "Tiers that were given up.")
@@ -121,18 +122,31 @@ class OtelSink:
         op: Operation | None = getattr(record, "op", None)
         if op is None:
             return
+        thread = get_ident()
+        if thread in self._inside:
+            # The garbage collector has found a dropped stream in the middle of this, maybe under a lock of the SDK's.
+            self._waiting(partial(self, record))
+            return
+        self._inside.add(thread)
+        try:
+            self._take(op, record)
+        finally:
+            self._inside.discard(thread)
+
+    def _take(self, op: Operation, record: Record) -> None:
+        now = monotonic_ns()
         if type(record) is ToolEnded and self not in op.held:
-            self._begin(op, tool_unrun(record, self._view))
+            self._begin(op, tool_unrun(record, self._view), now)
         opened = begun(record, self._view)
         if opened is not None:
-            self._begin(op, opened)
+            self._begin(op, opened, now)
             return
         closed = over(record, self._view)
         if closed is not None:
             if type(record) is TurnEnded and self not in op.held:
                 # It was stopped before it began.
-                self._begin(op, Begun("agent", f"invoke_agent {record.agent}".strip(), {}))
-            self._end(op, record, closed)
+                self._begin(op, Begun("agent", f"invoke_agent {record.agent}".strip(), {}), now)
+            self._end(op, record, closed, now)
             return
         told = happened(record)
         held = op.held.get(self)
@@ -141,44 +155,46 @@ class OtelSink:
             if isinstance(record, ChainEvent) and record.type == ChainEventType.TIER_FALLBACK:
                 self._fallbacks.add(1, self._view.sent({"isthmus.chain": record.chain, "isthmus.tier": record.origin}))
 
-    def _begin(self, op: Operation, opened: Begun) -> None:
+    def _begin(self, op: Operation, opened: Begun, now: int) -> None:
         attributes = self._view.sent(opened.attributes)
-        above = op.origin if op.origin is not None else self._above(op)
+        held = self._above(op)
+        above = op.origin if op.origin is not None else None if held is None else held.context
+        clock = time_ns() - monotonic_ns() if held is None else held.clock
         kind = _KINDS.get(opened.kind, SpanKind.INTERNAL)
-        now = time_ns()
-        span = self._tracer.start_span(self._view.title(opened.name), above, kind, attributes, start_time=now)
-        op.held[self] = _Held(span, trace.set_span_in_context(span, above), attributes, started=now)
+        title = self._view.title(opened.name)
+        span = self._tracer.start_span(title, above, kind, attributes, start_time=now + clock)
+        op.held[self] = _Held(span, trace.set_span_in_context(span, above), attributes, now, clock, self._waiting)
 
-    def _above(self, op: Operation) -> contexts.Context | None:
-        """The context of the nearest span around it; None for what is current."""
-        held = None
+    def _above(self, op: Operation) -> _Held | None:
+        """The nearest span around it."""
+        held: _Held | None = None
         parent = op.parent
         while parent is not None and held is None:
             held, parent = parent.held.get(self), parent.parent
-        return None if held is None else held.context
+        return held
 
-    def _end(self, op: Operation, record: Record, closed: Over) -> None:
+    def _end(self, op: Operation, record: Record, closed: Over, now: int) -> None:
         held = op.held.get(self)
-        if held is None or held.over:
+        if held is None or held.over or held.process != getpid():
             return
         attributes = closed.attributes
         if closed.error is not None:
             attributes = {**attributes, "error.type": closed.error}
         attributes = self._view.sent(attributes)
         seconds = getattr(record, "seconds", None)
-        ended = time_ns() if seconds is None else held.started + int(seconds * 1e9)
-        self._measure(record, held.attributes, attributes, seconds=(ended - held.started) / 1e9)
+        ended = now if seconds is None else min(now, held.began + int(seconds * 1e9))
+        self._measure(record, held.attributes, attributes, seconds=(ended - held.began) / 1e9)
         span = held.span
         if span.is_recording():
-            if isinstance(span, ReadableSpan) and span.attributes and len(span.attributes) > len(held.attributes):
+            said = span.attributes if isinstance(span, ReadableSpan) else None
+            if said and len(said) > len(held.attributes):
                 # What the adapter has said itself stands.
-                said = set(span.attributes)
                 attributes = {name: value for name, value in attributes.items() if name not in said}
             span.set_attributes(attributes)
             if closed.error is not None:
                 message = self._view.sent({"exception.message": closed.message or None})
                 span.set_status(StatusCode.ERROR, message.get("exception.message") or attributes.get("error.type"))
-        held.end(ended)
+        held.end(ended + held.clock)
 
     def _measure(
         self, record: Record, begun_with: Mapping[str, Any], ended_with: Mapping[str, Any], *, seconds: float
@@ -252,7 +268,10 @@ class OtelSink:
             return bool(provider.force_flush(int(timeout * 1000)))
 
         providers = [each for each in self._all if hasattr(each, "force_flush")]
-        return self._aside(timeout, lambda: min(map(flushed, providers), default=True))
+        in_time = self._aside(timeout, lambda: min(map(flushed, providers), default=True))
+        # The SDK says only that it has tried.
+        lost, self._lost[:] = bool(self._lost), []
+        return in_time and not lost
 
     def shutdown(self, timeout: float) -> None:
         """Send what waits and end; what cannot be sent in time is given up."""
@@ -289,16 +308,16 @@ def _resource(config: Telemetry) -> Resource:
     return resource
 
 
-def _tracers(config: Telemetry) -> TracerProvider:
+def _tracers(config: Telemetry, lost: list[str]) -> TracerProvider:
     ratio = config.sample_ratio
     sampler = None if ratio is None else ParentBased(TraceIdRatioBased(ratio))
     provider = TracerProvider(sampler=sampler, resource=_resource(config), shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(_Spans(config)))
+    provider.add_span_processor(BatchSpanProcessor(_Spans(config, lost)))
     return provider
 
 
-def _meters(config: Telemetry) -> MeterProvider:
-    reader = PeriodicExportingMetricReader(_Metrics(config))
+def _meters(config: Telemetry, lost: list[str]) -> MeterProvider:
+    reader = PeriodicExportingMetricReader(_Metrics(config, lost))
     return MeterProvider([reader], resource=_resource(config), shutdown_on_exit=False)
 
 
@@ -319,10 +338,10 @@ def _exporter(kind: Any, config: Telemetry, signal: str, headers: Mapping[str, s
 
 
 class _Keyed:
-    """An exporter that is made anew when its key changes; without `keys` there is one and no more."""
+    """An exporter that is made anew when its key changes, without `keys` one and no more; it notes what it lost."""
 
-    def __init__(self, kind: Any, config: Telemetry, signal: str) -> None:
-        self._made = (kind, config, signal)
+    def __init__(self, kind: Any, config: Telemetry, signal: str, lost: list[str]) -> None:
+        self._made, self._lost = (kind, config, signal), lost
         self._headers: Mapping[str, str] = {}
         self._keys = config.keys
         self.exporter = _exporter(kind, config, signal, {}) if config.keys is None else None
@@ -331,11 +350,11 @@ class _Keyed:
         """Send a batch; once more with a new key where it failed."""
         for refresh in (False, True):
             self._renew(refresh)
-            if self.exporter is None:
-                return failed
-            result = self.exporter.export(batch, **options)
-            if result is not failed or self._keys is None:
-                return result
+            result = failed if self.exporter is None else self.exporter.export(batch, **options)
+            if result is not failed or self._keys is None or self.exporter is None:
+                break
+        if result is failed and not self._lost:
+            self._lost.append(self._made[2])
         return result
 
     def _renew(self, refresh: bool) -> None:
@@ -356,8 +375,8 @@ class _Keyed:
 
 
 class _Spans(SpanExporter):
-    def __init__(self, config: Telemetry) -> None:
-        self._keyed = _Keyed(OTLPSpanExporter, config, "traces")
+    def __init__(self, config: Telemetry, lost: list[str]) -> None:
+        self._keyed = _Keyed(OTLPSpanExporter, config, "traces", lost)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         return self._keyed.export(spans, SpanExportResult.FAILURE)  # type: ignore[no-any-return]
@@ -367,9 +386,9 @@ class _Spans(SpanExporter):
 
 
 class _Metrics(MetricExporter):
-    def __init__(self, config: Telemetry) -> None:
+    def __init__(self, config: Telemetry, lost: list[str]) -> None:
         super().__init__()
-        self._keyed = _Keyed(OTLPMetricExporter, config, "metrics")
+        self._keyed = _Keyed(OTLPMetricExporter, config, "metrics", lost)
 
     def export(self, metrics_data: Any, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
         return self._keyed.export(metrics_data, MetricExportResult.FAILURE)  # type: ignore[no-any-return]

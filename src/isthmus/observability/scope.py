@@ -6,7 +6,7 @@ about: each step of a stranger's stream is taken between `enter` and `leave`, so
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from itertools import count
@@ -61,6 +61,7 @@ class _Nobody:
 _NOBODY: Carrier = _Nobody()
 _carrier: Carrier = _NOBODY
 _wanted = 0
+_NOTHING: Mapping[str, Any] = {}
 
 Entered: TypeAlias = "tuple[Token[Operation | None], Carrier, Any]"
 
@@ -83,6 +84,7 @@ class Operation:
         said: what was said to begin it: a `GenerateContext`, a `Call`; only until it has ended, like the next two.
         answer: what came of it, if anybody wants contents: a `StepResult`, or the content of a tool's result.
         error: why it failed.
+        facts: what whoever carries it out says of it, by the conventions' names.
         held: what each sink keeps of it, by sink.
     """
 
@@ -91,6 +93,7 @@ class Operation:
         "answer",
         "conversation",
         "error",
+        "facts",
         "held",
         "id",
         "origin",
@@ -114,6 +117,7 @@ class Operation:
         self.said: Any = None
         self.answer: Any = None
         self.error: BaseException | None = None
+        self.facts = _NOTHING
         self.held: dict[Any, Any] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Operation:

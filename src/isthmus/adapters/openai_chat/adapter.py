@@ -69,7 +69,7 @@ class OpenAIChatAdapter(WireAdapter):
         self.model = model
         self.system = system
         self.max_tokens = max_tokens or DEFAULT_CEILING
-        self.effort = effort
+        self.effort, self.temperature = effort, temperature
         self.timeouts = timeouts
         self._server = server
         self._model_limits = model_limits

@@ -72,7 +72,7 @@ class OpenAIResponsesAdapter(WireAdapter):
         self.model = model
         self.system = system
         self.max_tokens = max_tokens or DEFAULT_CEILING
-        self.effort = effort
+        self.effort, self.temperature = effort, temperature
         self.timeouts = timeouts
         self._model_limits = model_limits
         url = _SERVER.url(base_url)

@@ -129,6 +129,16 @@ class ResponsesClient(Model[ModelResponse]):
         """The model's id as it is sent."""
         return self._connection.model
 
+    @property
+    def provider(self) -> str:
+        """The provider's name here."""
+        return self._connection.provider
+
+    @property
+    def base_url(self) -> str:
+        """Where requests go."""
+        return self._connection.url
+
     async def get_response(
         self,
         messages: Any,

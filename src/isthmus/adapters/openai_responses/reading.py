@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from isthmus.adapters.observed import told
 from isthmus.adapters.openai_responses.decode import ResponsesDecoder
 from isthmus.adapters.openai_responses.errors import response_error
 from isthmus.adapters.openai_responses.sdk import hidden
@@ -24,6 +25,8 @@ NATIVE = "openai_response"
 """The extra of a `ModelResponse` that holds the provider's own response."""
 
 _STEERED = "steered"
+# Frames that are asked for the id and the model of the reply: the first one of the response tells both.
+_MOST_ASKED = 4
 _SHOWN = (Text, CallDelta, Reasoning)
 
 
@@ -52,6 +55,7 @@ class Reading:
         self.asynchronous = asynchronous
         self._model, self._secret, self._notes = model, secret, notes
         self._told = 0
+        self._asked = 0
 
     @property
     def done(self) -> bool:
@@ -65,6 +69,8 @@ class Reading:
             TierError: the reply failed; see `failure`.
         """
         decoder = self.decoder
+        if self._asked < _MOST_ASKED:
+            self._asked = _MOST_ASKED if told(frame.data) else self._asked + 1
         events = list(decoder.feed(frame))
         self.fold.extend(events)
         shown = _shown(events, frame, decoder)

@@ -20,6 +20,7 @@ from isthmus.errors import (
     UnavailableError,
 )
 from isthmus.models.config import Config
+from isthmus.models.neutral import NATIVE_DIALECT
 from isthmus.models.retry import RetryPolicy
 from isthmus.secret import redact
 from isthmus.wire.call import Ended, WireReply
@@ -64,8 +65,14 @@ class Connection:
         self._azure = prefixed and prefix == _AZURE
         if self._azure and not config.base_url:
             raise ConfigError("a model at Azure needs the resource's URL", where="Config", key="base_url")
+        self.provider = _AZURE if self._azure else NATIVE_DIALECT
         self._config = config
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+
+    @property
+    def url(self) -> str:
+        """Where requests go."""
+        return str(self._config.base_url or _BASE_URL)
 
     async def client(self) -> Any:
         """The client of the running loop; the SDK's import and its certificates take long, and the loop goes on."""
@@ -92,8 +99,8 @@ class Connection:
             "max_retries": 0,
         }
         if not self._azure:
-            return openai.AsyncOpenAI(base_url=str(config.base_url or _BASE_URL), **settings)
-        url = str(config.base_url)
+            return openai.AsyncOpenAI(base_url=self.url, **settings)
+        url = self.url
         place = {"base_url": url} if "/openai" in url else {"azure_endpoint": url}
         return openai.AsyncAzureOpenAI(**place, api_version=_AZURE_VERSION, **settings)
 
