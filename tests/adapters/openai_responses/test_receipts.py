@@ -507,3 +507,19 @@ def test_a_reason_to_wait_that_is_not_known_waits_on() -> None:
     assert receipts.take("response.steer.accepted", {"steer": about}) == []
     receipts.take("response.steer.pending", {"steer": about, "reason": "later", "required_input": []})
     assert (receipts.open, receipts.waiting, receipt.status) == (True, False, "accepted")
+
+
+def test_an_answer_that_is_told_again_changes_nothing() -> None:
+    """Of an input whose outcome is known by its id; one that contradicts it is a fault."""
+    receipts = Receipts()
+    for given in ("st1", "st2"):
+        receipts.submit(given, "r1")
+    one, two = ({"steer": {"id": given, "previous_response_id": "r1"}, "error": {}} for given in ("st1", "st2"))
+    receipts.take("response.steer.accepted", one)
+    receipts.take("response.steer.failed", two)
+    receipts.apply("r2")
+    assert receipts.take("response.steer.accepted", one) == []
+    assert receipts.take("response.steer.failed", two) == []
+    for kind, event in (("failed", one), ("accepted", two)):
+        with pytest.raises(ProtocolError, match="nobody sent"):
+            receipts.take(f"response.steer.{kind}", event)

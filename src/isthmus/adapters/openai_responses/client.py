@@ -221,8 +221,8 @@ class ResponsesClient(Model[ModelResponse]):
         except Exception as error:
             cancelled = cancellation_token is not None and cancellation_token.cancelled
             failure = CallCancelledError("the call was given up: its token was cancelled") if cancelled else error
-            unknown = None if self._live is None else self._live.unknown
-            yield ModelStreamEvent(kind="error", error=failure, steering=unknown or None)
+            unknown = None if self._live is None else self._live.unknown() or None
+            yield ModelStreamEvent(kind="error", error=failure, steering=unknown)
             raise failure from failure.__cause__
 
     @asynccontextmanager

@@ -29,6 +29,9 @@ from isthmus.wire.frame import Frame
 
 _CREATED, _STEER, _ERROR = "response.created", "response.steer.", "error"
 _OVER = "the run over this connection is over"
+# A failed one may end without having begun.
+_FAILED = "response.failed"
+_ENDS = frozenset(("response.completed", "response.incomplete", "response.cancelled", _FAILED))
 
 Joined: TypeAlias = tuple[list[SteeringReceipt], list[dict[str, Any]]]
 
@@ -37,7 +40,16 @@ class _Kind(msgspec.Struct):
     type: str = ""
 
 
+class _Named(msgspec.Struct):
+    id: str | None = None
+
+
+class _End(msgspec.Struct):
+    response: _Named
+
+
 _kind = msgspec.json.Decoder(_Kind).decode
+_end = msgspec.json.Decoder(_End).decode
 
 
 class LiveRun:
@@ -65,8 +77,7 @@ class LiveRun:
         self._asynchronous: frozenset[str] = frozenset()
         self._busy = False
         self._gone = ""
-        self.unknown: list[SteeringReceipt] = []
-        """Copies of the receipts whose outcome nobody will say."""
+        self._unknown: list[SteeringReceipt] = []
 
     async def turn(self, arguments: Mapping[str, Any], reading: Reading) -> AsyncGenerator[ModelStreamEvent, None]:
         """One response: asked for, or the one that the provider began by itself; its last event is "completed".
@@ -191,7 +202,7 @@ class LiveRun:
             size += len(frame.data)
             if size > self._limit:
                 raise too_large(self._limit)
-            if frame.event.startswith(_STEER):
+            if frame.event.startswith(_STEER) or self._of_another(frame):
                 yield self._aside(frame)
                 continue
             joined = self._begun(frame, self._continued) if frame.event == _CREATED else None
@@ -199,6 +210,25 @@ class LiveRun:
                 if joined is not None and joined[0]:
                     event.steering, event.input_messages = joined
                 yield event
+
+    def _of_another(self, frame: Frame) -> bool:
+        """Whether a message is about no response that is under way: what is told again of an earlier one.
+
+        Raises:
+            ProtocolError: it is about a response that is not the one asked for.
+        """
+        if frame.event not in _ENDS:
+            return self._active is None and frame.event.startswith("response.") and frame.event != _CREATED
+        try:
+            response_id = _end(frame.data).response.id
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return False
+        if response_id is None or response_id == self._active or (self._active is None and frame.event == _FAILED):
+            return False
+        if response_id != self._last:
+            way = "none" if self._active is None else repr(self._active)
+            raise ProtocolError(f"{frame.event}: response {response_id!r} came where {way} is under way")
+        return True
 
     def _ended(self, reading: Reading) -> StepResult:
         """The reply of the response that has ended; what it said is part of the history."""
@@ -229,7 +259,7 @@ class LiveRun:
         response_id, before = said.get("id"), said.get("previous_response_id")
         if response_id == self._active and response_id is not None:
             return None
-        wrong = before != after and (before is not None or self._receipts.open)
+        wrong = response_id == self._last or (before != after and (before is not None or self._receipts.open))
         if self._active is not None or not isinstance(response_id, str) or wrong:
             raise ProtocolError(f"response {response_id!r} after {before!r} came where one after {after!r} should")
         receipts, messages = self._receipts.apply(response_id)
@@ -275,8 +305,13 @@ class LiveRun:
         """Close the connection for good; the outcome of what is still under way is unknown from now on."""
         self._gone = self._gone or why
         self._active = self._successor = None
-        self.unknown += self._receipts.lose()
+        self._unknown += self._receipts.lose()
         await self._socket.aclose()
+
+    def unknown(self) -> list[SteeringReceipt]:
+        """Copies of the receipts whose outcome nobody will say; each once."""
+        told, self._unknown = self._unknown, []
+        return told
 
     async def aclose(self) -> None:
         """End the run."""

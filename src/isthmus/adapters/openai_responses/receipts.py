@@ -6,7 +6,7 @@ Source: the descriptions of `response.steer` and of its three events in the offi
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from isthmus.errors import ProtocolError
@@ -15,6 +15,7 @@ from isthmus.models.steering import SteeringInput, SteeringReceipt
 
 _OUTPUT = "function_call_output"
 _WAITING = "waiting_for_required_input"
+_FAILED = "response.steer.failed"
 
 
 class Receipts:
@@ -27,6 +28,8 @@ class Receipts:
     def __init__(self) -> None:
         self._open: list[SteeringReceipt] = []
         self._waiting: set[int] = set()
+        # By the ids of those whose outcome is known.
+        self._outcomes: dict[str, str] = {}
         self.required: tuple[str, ...] = ()
         """The calls whose outputs the provider waits for before it applies what it accepted."""
 
@@ -47,7 +50,7 @@ class Receipts:
         return receipt
 
     def take(self, kind: str, event: Mapping[str, Any]) -> list[SteeringReceipt]:
-        """Copies of the receipts that an event about steering is about, as they stand now.
+        """Copies of the receipts that an event about steering is about, as they stand now; none of one told again.
 
         Raises:
             ProtocolError: it is about no input that was sent, or asks for what nobody here can give.
@@ -55,7 +58,9 @@ class Receipts:
         about = event.get("steer")
         if not isinstance(about, Mapping):
             raise ProtocolError(f"{kind}: it says not which input it is about")
-        handle = self._EVENTS.get(kind)
+        handle, known = self._EVENTS.get(kind), self._outcomes.get(str(about.get("id")))
+        if known is not None and (known == "failed") is (kind == _FAILED):
+            return []
         return [] if handle is None else _copies(handle(self, about, event))
 
     def _accepted(self, about: Mapping[str, Any], event: Mapping[str, Any]) -> list[SteeringReceipt]:
@@ -86,7 +91,7 @@ class Receipts:
 
     _EVENTS: Mapping[str, Callable[[Receipts, Mapping[str, Any], Mapping[str, Any]], list[SteeringReceipt]]] = {
         "response.steer.accepted": _accepted,
-        "response.steer.failed": _failed,
+        _FAILED: _failed,
         "response.steer.pending": _pending,
     }
 
@@ -120,8 +125,9 @@ class Receipts:
             receipt.status = "unknown"
         return _copies(lost)
 
-    def _close(self, done: Iterable[SteeringReceipt]) -> None:
-        over = {id(each) for each in done}
+    def _close(self, closed: Sequence[SteeringReceipt]) -> None:
+        over = {id(each) for each in closed}
+        self._outcomes.update({each.id: each.status for each in closed if each.id is not None})
         self._open = [each for each in self._open if id(each) not in over]
 
 
