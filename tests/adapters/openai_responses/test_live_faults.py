@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
 import pytest
 
 from isthmus.adapters.openai_responses import ResponseError
 from isthmus.conformance.live import Peer, live_server
-from isthmus.errors import ErrorClass, TierError
+from isthmus.errors import ErrorClass, TierError, TransientError
+from isthmus.models.fold import classify
 from support.live_kit import USER, Talk, live_client, on
 
 
@@ -100,6 +103,68 @@ async def test_a_failure_without_a_beginning_says_why() -> None:
         talk.add(USER)
         with pytest.raises(ResponseError, match="slow down"):
             await talk.turn()
+
+
+@pytest.mark.parametrize("how", ["waits", "cancel", "steer"])
+async def test_a_peer_that_reads_nothing_is_given_up(how: str) -> None:
+    """What cannot be sent in time fails as what does not come; who cancels waits no longer than for a goodbye."""
+    over, huge = asyncio.Event(), "x" * 20_000_000
+
+    async def deaf(peer: Peer) -> None:
+        if how == "steer":
+            await peer.hear()
+            await peer.begin("r1")
+        peer._connection.transport.pause_reading()
+        await over.wait()
+        peer.drop()
+
+    async def work(server: Any) -> None:
+        async with live_client(server, timeout=0.3 if how != "cancel" else 60.0) as model, model.open_run() as run:
+            if how == "steer":
+                await Talk(run).turn(on("response.created", lambda: run.steer(huge)))
+            else:
+                await Talk(run, {"role": "user", "content": huge}).turn()
+
+    async with live_server(deaf) as server:
+        task = asyncio.ensure_future(work(server))
+        if how == "cancel":
+            await asyncio.sleep(0.5)
+            task.cancel()
+        began = time.monotonic()
+        await asyncio.wait([task], timeout=5)
+        over.set()
+        assert task.done()
+        assert time.monotonic() - began < 3
+        if how == "cancel":
+            assert task.cancelled()
+        else:
+            failure = task.exception()
+            assert isinstance(failure, TransientError), repr(failure)
+            assert "0.3 s" in str(failure)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_peer_that_never_answers_the_handshake_is_given_up() -> None:
+    """After the configured seconds, and nothing stays open."""
+    open_ends: list[asyncio.StreamWriter] = []
+
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_ends.append(writer)
+        await reader.read()
+        writer.close()
+        open_ends.remove(writer)
+
+    async with await asyncio.start_server(mute, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        began = time.monotonic()
+        async with live_client(url, timeout=0.2) as model:
+            with pytest.raises(TimeoutError) as caught:
+                async with model.open_run():
+                    pass
+        assert time.monotonic() - began < 5
+        assert classify(caught.value).error_class is ErrorClass.TRANSIENT
+        while open_ends:
+            await asyncio.sleep(0.01)
 
 
 async def test_what_is_unknown_is_told_once() -> None:

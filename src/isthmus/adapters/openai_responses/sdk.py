@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from email.utils import formatdate
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -164,7 +164,7 @@ class Socket:
     Args:
         connection: the SDK's.
         secret: the key, which no error shows.
-        patience: seconds that one message may take to come.
+        patience: seconds that one message may take, to go or to come.
     """
 
     def __init__(self, connection: Any, *, secret: str, patience: float) -> None:
@@ -177,11 +177,12 @@ class Socket:
             arguments: by the SDK's names; `extra_body` holds what it has no name for.
 
         Raises:
+            TransientError: it could not be sent in time.
             Exception: the SDK's own, with what it means here as its `classified`.
         """
         own = {name: value for name, value in arguments.items() if name != "extra_body"}
         further = arguments.get("extra_body")
-        with self._explaining():
+        async with self._sending():
             if further:
                 await self._connection.send({"type": "response.create", **own, **further})
             else:
@@ -191,9 +192,10 @@ class Socket:
         """Send input into a response.
 
         Raises:
+            TransientError: it could not be sent in time.
             Exception: the SDK's own, with what it means here as its `classified`.
         """
-        with self._explaining():
+        async with self._sending():
             await self._connection.response.steer(input=steering, previous_response_id=response_id)
 
     async def receive(self) -> bytes:
@@ -214,12 +216,19 @@ class Socket:
     async def aclose(self) -> None:
         """Close it; harmless twice, and a failure to close is none."""
         with suppress(Exception):
+            async with asyncio.timeout(_FAREWELL):
+                await self._connection.close()
+        # To a peer that reads nothing no goodbye can be said; asked again, the SDK cuts what it could not close.
+        with suppress(Exception):
             await self._connection.close()
 
-    @contextmanager
-    def _explaining(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def _sending(self) -> AsyncIterator[None]:
         try:
-            yield
+            async with asyncio.timeout(self._patience):
+                yield
+        except TimeoutError as error:
+            raise TransientError(f"time-out: a message could not be sent for {self._patience:g} s") from error
         except Exception as error:
             explain(error, self._secret)
             raise
@@ -239,7 +248,7 @@ async def dialled(client: Any, config: Config, *, limit: int, **sent: Any) -> As
         MissingDependencyError: what the SDK needs for it is not installed.
         Exception: the SDK's own, with what it means here as its `classified`.
     """
-    how = {"max_size": limit, "compression": None, "close_timeout": _FAREWELL}
+    how = {"max_size": limit, "compression": None, "open_timeout": config.timeout, "close_timeout": _FAREWELL}
     try:
         connection = await client.responses.connect(websocket_connection_options=how, max_retries=0, **sent).enter()
     except Exception as error:
