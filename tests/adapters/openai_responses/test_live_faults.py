@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from isthmus.adapters.openai_responses import ResponseError
 from isthmus.conformance.live import Peer, live_server
 from isthmus.errors import ErrorClass, TierError, TransientError
 from isthmus.models.fold import classify
-from support.live_kit import USER, Talk, live_client, on
+from support.live_kit import KEY, USER, Talk, live_client, on
+from support.loopback import LoopbackServer, whole
 
 
 async def told(peer: Peer, response_id: str, *pieces: str, after: str | None = None) -> None:
@@ -165,6 +167,43 @@ async def test_a_peer_that_never_answers_the_handshake_is_given_up() -> None:
         assert classify(caught.value).error_class is ErrorClass.TRANSIENT
         while open_ends:
             await asyncio.sleep(0.01)
+
+
+async def test_no_word_of_the_peer_shows_the_key() -> None:
+    """Neither the reason that it closes with nor the body that it refuses with, in the error or behind it."""
+
+    async def play(peer: Peer) -> None:
+        await peer.hear()
+        await peer.begin("r1")
+        await going.wait()
+        await peer._connection.close(1008, f"bad {KEY}")
+
+    async def read(run: Any, stream: Any, steering: bool) -> None:
+        if steering:
+            await run.steer("Focus")
+        async for _ in stream:
+            pass
+
+    shown: list[str] = []
+    for steering in (False, True):
+        going = asyncio.Event()
+        async with live_server(play) as server, live_client(server) as model, model.open_run() as run:
+            stream = run.stream_response([USER])
+            await anext(stream)
+            going.set()
+            while server.open:
+                await asyncio.sleep(0.01)
+            with pytest.raises(Exception, match="1008") as caught:
+                await read(run, stream, steering)
+            await stream.aclose()
+        shown += [*traceback.format_exception(caught.value), repr(caught.value), repr(caught.value.__cause__)]
+    async with LoopbackServer([[whole(f'{{"error": {{"message": "bad key {KEY}"}}}}'.encode(), 401)]]) as refusing:
+        async with live_client(f"{refusing.url}/v1") as model:
+            with pytest.raises(Exception, match="401") as caught:
+                async with model.open_run():
+                    pass
+        shown += [*traceback.format_exception(caught.value), repr(caught.value)]
+    assert not [line for line in shown if KEY in line]
 
 
 async def test_what_is_unknown_is_told_once() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import is_dataclass
 from email.utils import formatdate
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -290,6 +291,8 @@ def explain(error: Exception, secret: str) -> None:
         held = vars(error).get(name)
         if held is not None and hidden(held, secret) != held:
             setattr(error, name, hidden(held, secret))
+    for name in ("response", "rcvd", "sent"):
+        _hide_in(vars(error).get(name), secret)
     if meaning is not None:
         meaning.__cause__ = error
         error.classified = meaning  # type: ignore[attr-defined]
@@ -317,10 +320,19 @@ def _meaning(error: Exception, secret: str) -> TierError | None:
     return None
 
 
+def _hide_in(said: Any, secret: str) -> None:
+    """Take the key out of what a peer said, as the WebSocket client holds it: a reply, or a goodbye."""
+    for name in ("body", "reason") if is_dataclass(said) else ():
+        if hasattr(said, name):
+            setattr(said, name, hidden(getattr(said, name), secret))
+
+
 def hidden(value: Any, secret: str) -> Any:
     """The plain value with the key taken out of every text in it; whatever else there is in it stays."""
     if isinstance(value, str):
         return redact(value, [secret])
+    if isinstance(value, bytes | bytearray):
+        return redact(value.decode("latin-1"), [secret]).encode("latin-1")
     if isinstance(value, dict):
         return {name: hidden(item, secret) for name, item in value.items()}
     if isinstance(value, list | tuple):
