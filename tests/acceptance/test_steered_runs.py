@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from isthmus.adapters.openai_responses.sdk import Socket
 from isthmus.conformance.live import Peer, live_server
 from isthmus.errors import TierError
-from isthmus.harness import DefaultAgent, Limits
+from isthmus.harness import AgentDescriptor, DefaultAgent, Limits, RunEvent
 from isthmus.models import Tools, as_tool
-from support.live_kit import steered
+from support.live_kit import live_client, steered
 from support.live_runs import WAYS, Told, at, live_agent, read
 from support.turns import Turns, says
 
@@ -251,6 +252,33 @@ async def test_a_cut_by_the_budget_leaves_a_successor_unread() -> None:
     assert told.history == [("user", "Hi"), ("assistant", "Batteries store"), ("user", "Focus")]
     assert told.receipts[0].status == "applied"
     assert server.open == 0
+
+
+@both
+async def test_a_run_that_is_stopped_anywhere_has_what_was_applied(way: str) -> None:
+    """Whichever event is the last one read: what events said was applied stands in the transcript once, else not."""
+
+    async def play(peer: Peer) -> None:
+        with suppress(EOFError):
+            await steered(peer)
+
+    ended, last = False, 0
+    async with live_server(play) as server, live_client(server) as model:
+        made = AgentDescriptor(name="a", model=model)
+        while not ended:
+            told, steer, last = Told(), at(DELTA, "Focus"), last + 1
+            async with aclosing(getattr(DefaultAgent(descriptor=made), way)("Hi")) as run:
+                for _ in range(last):
+                    event = await anext(run, None)
+                    shown = event.model_event if isinstance(event, RunEvent) else event
+                    if shown is not None:
+                        told.events.append(shown)
+                        await steer(shown, run, told)
+                ended = event is None
+            assert run.outcome is not None
+            inputs = [message for message in run.outcome.messages if message.get("content") == "Focus"]
+            assert len(inputs) == told.statuses.count("applied"), f"after {last} events"
+    assert run.outcome.outcome == "completed"
 
 
 async def play_all(peer: Peer) -> None:

@@ -55,13 +55,14 @@ class Asides:
         self._tasks: dict[str, asyncio.Task[ToolResult | None]] = {}
         self._ready: deque[asyncio.Task[ToolResult | None]] = deque()
         self._arrived: asyncio.Future[None] | None = None
-        self._continued: ModelStreamEvent | None = None
+        self.continued: ModelStreamEvent | None = None
+        """How the reply that is being read goes on, once its end said so."""
         self._joined: list[dict[str, Any]] = []
         self._reviews: list[asyncio.Future[None]] = []
 
     def begin(self) -> frozenset[str]:
         """A reply begins; the calls of earlier ones, which it may repeat."""
-        self._fresh, self._continued, self._joined, self._reviews = {}, None, [], []
+        self._fresh, self.continued, self._joined, self._reviews = {}, None, [], []
         return frozenset(self._known)
 
     def take(self, event: ModelStreamEvent) -> None:
@@ -74,7 +75,7 @@ class Asides:
         if event.async_tool_call is not None:
             self._dispatch(call_of(event.async_tool_call, "async_tool_call"))
         if event.kind == "completed":
-            self._continued = event
+            self.continued = event
         elif event.input_messages:
             if run.sent is not None:
                 run.sent = _joined(run.sent, run.state, event.input_messages)
@@ -163,7 +164,7 @@ class Asides:
             # With nothing but repetitions there is nothing to run, and the reply stands as the answer that it is.
             over = step.finish == FinishReason.TOOL_CALLS and not any(isinstance(event, Call) for event in events)
             step = changed(step, events=events, finish=FinishReason.STOP if over else step.finish)
-        return step, None if broken else self._continued
+        return step, None if broken else self.continued
 
     async def collect(self, effect: Collect) -> AsyncGenerator[ToolResult | RunEvent, None]:
         """The results that are ready, in the order in which they came, once those that are waited for are there.

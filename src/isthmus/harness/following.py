@@ -17,6 +17,7 @@ from isthmus.harness.reports import Collected, Prepared, Replied
 from isthmus.models.events import Call, Note, NoteCode
 from isthmus.models.executor import ToolResult
 from isthmus.models.messages import MessageRole, tool_message
+from isthmus.models.responses import ModelStreamEvent
 from isthmus.models.tools import Tool, Tools
 
 REPLACED = (
@@ -35,9 +36,13 @@ def followed(state: LoopState, report: Replied) -> LoopState:
     if state.calls:
         names = ", ".join(call.tool for call in state.calls)
         raise ModelBehaviorError(f"the provider went on by itself from a reply whose calls wait to be run: {names}")
-    event = report.continued
-    inputs = () if event is None else event.input_messages or ()
-    return changed(state, messages=(*state.messages, *inputs), follows=True)
+    return changed(succeeded(state, report.continued), follows=True)
+
+
+def succeeded(state: LoopState, continued: ModelStreamEvent | None) -> LoopState:
+    """With the input that a successor of the last reply has, as that reply's end said."""
+    inputs = () if continued is None else continued.input_messages or ()
+    return changed(state, messages=(*state.messages, *inputs)) if inputs else state
 
 
 def resumed(state: LoopState, report: Prepared) -> LoopState:

@@ -17,7 +17,7 @@ from msgspec.structs import replace as changed
 from isthmus.errors import CutReason, ModelBehaviorError, RefusedError
 from isthmus.harness.effects import CallModel, Collect, Effect, Emit, HandOver, PrepareTurn, RunTools
 from isthmus.harness.endings import cut_reason, end, failure_reason
-from isthmus.harness.following import answered, delivered, followed, resumed, unanswered
+from isthmus.harness.following import answered, delivered, followed, resumed, succeeded, unanswered
 from isthmus.harness.handoffs import Handoff
 from isthmus.harness.history import (
     NOT_EXECUTED,
@@ -365,7 +365,7 @@ def _aborted(state: LoopState, report: Aborted) -> Next:
         state = state.settled({**unknown, **results}, NOT_EXECUTED)
     else:
         state = state.committed(step or StepResult(), report.said)
-        state = state.settled({}, NOT_EXECUTED)
+        state = succeeded(state.settled({}, NOT_EXECUTED), report.continued)
     return end(state, "cut", reason=CutReason.ABORTED, text=text)
 
 

@@ -106,12 +106,14 @@ class Aborted:
         said: its text, without what it repeated.
         results: the calls that were answered, of a batch that was being run.
         started: the ids of the calls that had begun.
+        continued: as with `Replied`.
     """
 
     step: StepResult | None = None
     said: Said = _NOTHING
     results: tuple[ToolResult, ...] = ()
     started: frozenset[str] = frozenset()
+    continued: ModelStreamEvent | None = None
 
 
 Report: TypeAlias = Prepared | Replied | Failed | ToolsRan | Held | Collected | Aborted

@@ -323,5 +323,5 @@ class Run:
         if self.reading is None or self.passage is None:
             return Aborted(results=self.results, started=self.started)
         step = self.passage.read(self.reading.partial(UnclassifiedError("the run was stopped")))
-        step = step if self.asides is None else self.asides.reply(step)[0]
-        return Aborted(step, self.passage.said(step, whole=False))
+        step, continued = (step, None) if self.asides is None else (self.asides.reply(step)[0], self.asides.continued)
+        return Aborted(step, self.passage.said(step, whole=False), continued=continued)
