@@ -185,6 +185,7 @@ BOUNDARIES = {
     "isthmus.adapters.registry",
     "isthmus.models.model",
     "isthmus.conformance.judge",
+    "isthmus.conformance.live",
     "isthmus.conformance.laws_hygiene",
     "isthmus.conformance.laws_maker",
     "isthmus.conformance.laws_turn",

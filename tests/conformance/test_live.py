@@ -62,6 +62,28 @@ async def test_a_wrong_message_of_a_client_is_found(message: dict[str, Any], fau
             await connected(server.url, message)
 
 
+async def test_what_the_api_takes_is_let_pass() -> None:
+    """An image without its detail, what an assistant said without an id, and messages of any size."""
+    image = {"type": "input_image", "image_url": f"data:image/png;base64,{'A' * 2_000_000}"}
+    said = {"type": "message", "role": "assistant", "status": "completed", "content": []}
+    said["content"] = [{"type": "output_text", "text": "Hello", "annotations": []}]
+    request = {"type": "response.create", "model": "m", "input": [said, {"role": "user", "content": [image]}]}
+    async with live_server(hello) as server:
+        assert (await connected(server.url, request))[-1].type == "response.completed"
+    assert server.peers[0].heard_all == [request]
+
+
+async def test_a_script_that_fails_is_shown() -> None:
+    """With its own error, whatever that is."""
+
+    async def wrong(peer: Peer) -> None:
+        assert (await peer.hear())["tools"]
+
+    with pytest.raises(KeyError, match="tools"):
+        async with live_server(wrong) as server:
+            await connected(server.url, {"type": "response.create", "model": "m", "input": "Hi"})
+
+
 async def test_a_wrong_event_of_a_script_is_found() -> None:
     """What the SDK's models do not allow is never sent."""
 
