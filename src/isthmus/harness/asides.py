@@ -10,22 +10,20 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any, Protocol
 
 from msgspec.structs import replace as changed
 
 from isthmus.errors import ModelBehaviorError
 from isthmus.harness.docket import Docket, planned
-from isthmus.harness.effects import CallModel, Collect
+from isthmus.harness.effects import Collect
 from isthmus.harness.following import begun, joined, left_out, terms
-from isthmus.harness.history import Message, fresh_id, with_id
-from isthmus.harness.loopstate import LoopState
+from isthmus.harness.history import fresh_id, with_id
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.reports import Collected
 from isthmus.harness.rounds import Worked, around, beside, starting, tell
 from isthmus.harness.runevents import RunEvent
-from isthmus.models.contract import GenerateContext
+from isthmus.harness.sent import Sent
 from isthmus.models.events import Call, FinishReason, StepResult
 from isthmus.models.executor import ToolExecutor, ToolResult
 from isthmus.models.outputs import call_of
@@ -36,7 +34,7 @@ from isthmus.models.tools import Tools
 class Attended(Worked, Protocol):
     """The run, as far as it is needed here."""
 
-    sent: tuple[GenerateContext, int] | None
+    sent: Sent | None
     outcome: Outcome | None
 
 
@@ -78,7 +76,7 @@ class Asides:
             self.continued = event
         elif event.input_messages:
             if run.sent is not None:
-                run.sent = _joined(run.sent, run.state, event.input_messages)
+                run.sent = run.sent.joined(event.input_messages, state=run.state)
             run.state = joined(run.state, event.input_messages)
             self._joined += event.input_messages
 
@@ -185,7 +183,8 @@ class Asides:
             run.crew.at("tool_round_end", run.state)
 
     async def _results(self, effect: Collect) -> AsyncGenerator[ToolResult, None]:
-        left, waits = set(effect.needed) & self._tasks.keys(), effect.first
+        needed = {self._known[given].call_id if given in self._known else given for given in effect.needed}
+        left, waits = needed & self._tasks.keys(), effect.first
         while True:
             while self._ready:
                 result = self._ready.popleft().result()
@@ -224,23 +223,6 @@ def continued_of(beside: Mapping[str, Any]) -> ModelStreamEvent | None:
         input_messages=said["inputs"],
         required_tool_call_ids=tuple(said["required"]),
     )
-
-
-def as_sent(sent: tuple[GenerateContext, int] | None, effect: CallModel, *, state: LoopState) -> GenerateContext:
-    """The request of a reply that nobody asks for: the last one as it was sent, and what was said since."""
-    if sent is None:
-        return effect.ctx
-    ctx, length = sent
-    return replace(ctx, messages=(*ctx.messages, *state.messages[length:]))
-
-
-def _joined(
-    sent: tuple[GenerateContext, int], state: LoopState, messages: list[dict[str, Any]]
-) -> tuple[GenerateContext, int]:
-    ctx, length = sent
-    at = len(ctx.messages) - (length - state.replied)
-    joint: tuple[Message, ...] = (*ctx.messages[:at], *messages, *ctx.messages[at:])
-    return replace(ctx, messages=joint), length + len(messages)
 
 
 def _arguments(call: Call) -> Any:

@@ -23,14 +23,15 @@ class PrepareTurn:
 class CallModel:
     """Call the model; its text continues `said`, as that was written, its calls must not have an id that is `taken`.
 
-    A reply of a given form is read as `asked` says. One that `follows` comes by itself: nothing is asked for.
+    A reply of a given form is read as `asked` says. One that `continues` the last one goes on from that as it was sent:
+    "automatic" comes by itself, "explicit" is asked for.
     """
 
     ctx: GenerateContext
     said: str = ""
     taken: frozenset[str] = frozenset()
     asked: Asked | None = None
-    follows: bool = False
+    continues: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

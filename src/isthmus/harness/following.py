@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace as changed
 
-from isthmus.errors import InvalidRequestError, ModelBehaviorError
+from isthmus.errors import ModelBehaviorError
 from isthmus.harness.history import UNKNOWN, Message
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.reports import Collected, Prepared, Replied
@@ -19,11 +19,6 @@ from isthmus.models.executor import ToolResult
 from isthmus.models.messages import MessageRole, tool_message
 from isthmus.models.responses import ModelStreamEvent
 from isthmus.models.tools import Tool, Tools
-
-REPLACED = (
-    "the history was changed while the provider goes on by itself with steered input: a shim must leave it as it is "
-    "until the next turn"
-)
 
 
 def followed(state: LoopState, report: Replied) -> LoopState:
@@ -36,7 +31,7 @@ def followed(state: LoopState, report: Replied) -> LoopState:
     if state.calls:
         names = ", ".join(call.tool for call in state.calls)
         raise ModelBehaviorError(f"the provider went on by itself from a reply whose calls wait to be run: {names}")
-    return changed(succeeded(state, report.continued), follows=True)
+    return changed(succeeded(state, report.continued), continues="automatic")
 
 
 def succeeded(state: LoopState, continued: ModelStreamEvent | None) -> LoopState:
@@ -46,13 +41,7 @@ def succeeded(state: LoopState, continued: ModelStreamEvent | None) -> LoopState
 
 
 def resumed(state: LoopState, report: Prepared) -> LoopState:
-    """With the turn that was prepared for a reply that nobody asks for: the last request stands, with fewer tools.
-
-    Raises:
-        InvalidRequestError: the history was changed.
-    """
-    if report.messages is not state.messages and report.messages != state.messages:
-        raise InvalidRequestError(REPLACED)
+    """With the turn that was prepared for a reply that nobody asks for: the last request stands, with fewer tools."""
     names = {tool.name for tool in report.tools.normalized_tools}
     kept = tuple(tool for tool in state.tools.normalized_tools if tool.name in names)
     limits = {name: limit for name, limit in (report.tools.tool_call_limits or {}).items() if name in _names(kept)}

@@ -30,6 +30,7 @@ from isthmus.harness.loopstate import LoopState
 from isthmus.harness.pairing import all_call_ids, paired
 from isthmus.harness.pending import Pending
 from isthmus.harness.reports import Aborted, Collected, Failed, Held, Prepared, Replied, Report, ToolsRan
+from isthmus.harness.sent import check_kept
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, FinishReason, Note, NoteCode, Reset, StepResult, Text
 from isthmus.models.executor import ToolResult
@@ -167,7 +168,8 @@ def _prepared(state: LoopState, report: Prepared) -> Next:
         state = changed(state, spent=state.spent.add(usage))
     if report.notes:
         state = changed(state, notes=(*state.notes, *report.notes))
-    if state.follows:
+    check_kept(state, report)
+    if state.continues == "automatic":
         return _call(resumed(state, report))
     request = replace(state.request, brief=report.brief, options=report.options)
     if report.messages is not state.messages:
@@ -187,9 +189,9 @@ def _call(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
         parallel_tool_calls=(state.tools if state.tools.tools else state.request).parallel_tool_calls,
     )
     asked = None if state.repair is None else state.repair.request(ctx)
-    ctx, follows = ctx if asked is None else asked.ctx, state.follows
-    call = CallModel(ctx, said=state.open_text, taken=state.ids, asked=asked, follows=follows)
-    return (changed(state, follows=False) if follows else state), (call,)
+    ctx, how = ctx if asked is None else asked.ctx, state.continues
+    call = CallModel(ctx, said=state.open_text, taken=state.ids, asked=asked, continues=how)
+    return (state if how is None else changed(state, continues=None)), (call,)
 
 
 def _replied(state: LoopState, report: Replied) -> Next:
@@ -206,7 +208,9 @@ def _replied(state: LoopState, report: Replied) -> Next:
     follow = _FINISHES.get(step.finish, _completed)
     if report.continued is not None and report.continued.continuation == "automatic":
         return _ask(followed(state, report))
-    state = changed(state, required=() if report.continued is None else report.continued.required_tool_call_ids)
+    how = report.continued
+    required = () if how is None else how.required_tool_call_ids
+    state = changed(state, continues=None if how is None else "explicit", required=required)
     if (state.running or report.continued is not None) and step.finish not in _ENDS:
         # A run goes on for what it still owes or is owed, whatever the reply itself says.
         return _called(state.unrepaired(), step, report.said)
@@ -266,7 +270,7 @@ def _called(state: LoopState, step: StepResult, said: Said) -> Next:
 def _hands_over(state: LoopState, handoffs: Mapping[str, Handoff]) -> Next:
     """A handoff stands alone; one with wrong arguments is answered like any tool's."""
     first, *others = state.calls
-    if others or state.running or state.required:
+    if others or state.running or state.continues:
         names = ", ".join(call.tool for call in state.calls)
         more = "asks for more in one reply" if others else "calls still run" if state.running else "steered input waits"
         message = f"the model hands the conversation over and {more} ({names}): none of it was done"

@@ -55,7 +55,8 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
         repair: how the reply is asked for and judged; None where it is text.
         verdict: what was thought of the last structured reply.
         running: the calls that run while replies go on, until their results are in the transcript.
-        follows: whether the next reply comes by itself, and nothing is asked for.
+        continues: how the next reply goes on from the last one, where steered input makes it: "automatic" comes by
+            itself, nothing is asked for; "explicit" is asked for with the results of calls.
         required: the calls whose results the next request must bring.
         replied: how many messages there were once the last reply was in the transcript.
         via: the handoffs by which the conversation came to the agent, by their names, the first one first.
@@ -84,7 +85,7 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
     repair: Repair | None = None
     verdict: Verdict = msgspec.field(default_factory=Verdict)
     running: tuple[Call, ...] = ()
-    follows: bool = False
+    continues: str | None = None
     required: tuple[str, ...] = ()
     replied: int = 0
     via: tuple[str, ...] = ()

@@ -116,7 +116,7 @@ class Replay:
 
     def let_go(self) -> None:
         """Give up what ran while replies went on: results that were recorded are delivered, the rest is unknown."""
-        state = self.state if not self.state.follows else changed(self.state, follows=False)
+        state = self.state if self.state.continues is None else changed(self.state, continues=None)
         running = {call.call_id or "" for call in state.running}
         if running:
             state = uncertain(answered(state, [self.results[each] for each in running if each in self.results]))

@@ -13,7 +13,7 @@ from msgspec.structs import replace as changed
 from isthmus.adapters.views import to_response
 from isthmus.errors import ChainCut, TierError, UnclassifiedError
 from isthmus.harness.account import Account
-from isthmus.harness.asides import Asides, as_sent
+from isthmus.harness.asides import Asides
 from isthmus.harness.beginning import Announce, Begun, Heard, Todo
 from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import Runner, retries_of
@@ -30,9 +30,9 @@ from isthmus.harness.result import RunResult, say_how_far
 from isthmus.harness.rounds import run_round
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.runlog import RunLog
+from isthmus.harness.sent import Sent
 from isthmus.harness.state import RunState
 from isthmus.models.aside import Aside
-from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, FinishReason, Reset, StepResult
 from isthmus.models.executor import ToolResult
 from isthmus.models.spent import Spent
@@ -68,7 +68,7 @@ class Run:
         others: closes the models that are called besides the first.
         opened: what is called of each model, by its `id`.
         asides: what is under way beside the replies, if there was anything.
-        sent: the last request as it was sent, and how long the transcript was then.
+        sent: the last request as it was sent, and how it goes on.
     """
 
     state: LoopState
@@ -102,7 +102,7 @@ class Run:
     others: AsyncExitStack | None = None
     opened: dict[int, Any] = field(default_factory=dict)
     asides: Asides | None = None
-    sent: tuple[GenerateContext, int] | None = None
+    sent: Sent | None = None
 
     @classmethod
     def of(cls, begun: Begun, before: RunState, *, runner: Runner | None) -> Run:
@@ -160,10 +160,10 @@ class Run:
     def call(self, model: Any, effect: CallModel) -> tuple[EventStream, Passage]:
         """Begin a model call."""
         self.tries = len(getattr(model, "attempts", ()))
-        ctx = as_sent(self.sent, effect, state=self.state) if effect.follows else effect.ctx
-        self.sent = (ctx, len(self.state.messages))
+        last, anew = self.sent, Sent(effect.ctx, len(self.state.messages))
+        self.sent = anew if last is None or effect.continues is None else last.going_on(effect, state=self.state)
         with under(self.op):
-            stream = model.stream(ctx)
+            stream = model.stream(self.sent.ctx)
         self.reading = stream if isinstance(stream, EventStream) else EventStream(stream)
         self.passage = Passage(effect, () if self.asides is None else self.asides.begin())
         return self.reading, self.passage
@@ -173,7 +173,8 @@ class Run:
         stream, passage = self.reading, self.passage
         if stream is None or passage is None:
             return
-        step = passage.read(await stream.result() if failure is None else stream.partial(failure))
+        raw = await stream.result() if failure is None else stream.partial(failure)
+        step = passage.read(raw)
         step, continued = (step, None) if self.asides is None else await self.asides.replied(step)
         self.effects.extend(Emit(event) for event in passage.rest())
         if failure is None or step.events:
@@ -184,7 +185,10 @@ class Run:
             if self.log is not None and step.finish != FinishReason.ERROR_POST:
                 beside = None if self.asides is None else self.asides.recorded(continued)
                 await self.log.reply(step, said, tier=tier, beside=beside)
+            taken = self.state.ids
             self.report(Replied(step, said, tier, continued))
+            if self.sent is not None and continued is not None:
+                self.sent = self.sent.replied(raw, continued, taken=taken, length=len(self.state.messages))
         elif self.tried < self.retries[0] and self.retries[1](failure):
             self.tried += 1
             self.state = changed(self.state, spent=self.state.spent.add(failure.usage))
