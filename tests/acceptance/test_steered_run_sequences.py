@@ -19,6 +19,7 @@ from isthmus.models import Tools, as_tool
 from isthmus.models.jsontext import loads
 from isthmus.models.messages import sendable
 from isthmus.models.steering import SteeringReceipt
+from support.live_kit import Pace
 from support.live_runs import ASYNC, WAYS, live_agent
 
 ACTIONS = (
@@ -41,7 +42,7 @@ ACTIONS = (
 FINAL = {"applied", "failed", "unknown"}
 
 
-class Stage:
+class Stage(Pace):
     """A provider that keeps its own rules and does what it is told when that is possible, and an agent's tools.
 
     Args:
@@ -50,18 +51,18 @@ class Stage:
     """
 
     def __init__(self, actions: Iterator[str], way: str) -> None:
+        super().__init__()
         self.actions, self.way = actions, way
         self.stream: RunStream | None = None
         self.reader: asyncio.Task[None] | None = None
         self.receipts: list[SteeringReceipt] = []
         self.ran: Counter[str] = Counter()
-        self.gates: list[asyncio.Event] = []
         self.items: list[Any] = []
         self.outputs: Counter[str] = Counter()
         self.sent: list[str] = []
         self.applied: list[str] = []
         self.stopped = ""
-        self.ended = self.idle = self.handed = self.taken_over = False
+        self.handed = self.taken_over = False
         self._asynchronous: list[str] = []
         self._waiting: list[str] = []
         self._queued: list[tuple[str, str]] = []
@@ -88,12 +89,10 @@ class Stage:
     async def play(self, peer: Peer) -> None:
         """One connection."""
         while not self.stopped:
-            self.idle = True
             try:
-                request = await peer.hear()
+                request = await self.hear(peer)
             except EOFError:
                 return
-            self.idle = False
             before = request.get("previous_response_id")
             if self.handed and not self.taken_over:
                 # The other agent has instructions of its own, so that all is sent anew.
@@ -157,8 +156,7 @@ class Stage:
 
     async def _happen(self, peer: Peer, action: str) -> None:
         if action == "tool":
-            for gate in [each for each in self.gates if not each.is_set()][:1]:
-                gate.set()
+            self.open_one()
             return
         self.stopped = action
         if action == "drop":
@@ -212,13 +210,6 @@ class Stage:
         async with aclosing(self.stream):
             async for event in self.stream:
                 assert isinstance(event, RunEvent) == (self.way == "run_events")
-
-    async def let_go(self) -> None:
-        """Let a tool end where nothing else can go on: the provider has said all, and the run waits."""
-        while not self.stopped and not self.ended:
-            await asyncio.sleep(0.01)
-            for gate in [each for each in self.gates if self.idle and not each.is_set()][:1]:
-                gate.set()
 
 
 async def staged(actions: list[str], way: str) -> tuple[Stage, BaseException | None]:

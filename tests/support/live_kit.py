@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
@@ -90,6 +91,34 @@ def on(kind: str, act: Callable[[], Awaitable[Any]]) -> Callable[[ModelStreamEve
 def output(call_id: str, content: str = "done") -> dict[str, Any]:
     """The result of a call, as a message."""
     return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+class Pace:
+    """When the calls of a played run end: as its script says, and one by one where nothing else can go on."""
+
+    def __init__(self) -> None:
+        self.gates: list[asyncio.Event] = []
+        self.idle = self.ended = False
+
+    async def hear(self, peer: Peer) -> dict[str, Any]:
+        """The client's next request; until then the provider has said all."""
+        self.idle = True
+        try:
+            return await peer.hear()
+        finally:
+            self.idle = False
+
+    def open_one(self) -> None:
+        """Let the call end that has waited longest."""
+        for gate in [each for each in self.gates if not each.is_set()][:1]:
+            gate.set()
+
+    async def let_go(self) -> None:
+        """Let a call end whenever the provider has said all and the run waits, until it has ended."""
+        while not self.ended:
+            await asyncio.sleep(0.003)
+            if self.idle:
+                self.open_one()
 
 
 async def steered(peer: Peer) -> None:

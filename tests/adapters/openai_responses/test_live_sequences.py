@@ -18,7 +18,7 @@ from isthmus.models.jsontext import loads
 from isthmus.models.messages import sendable
 from isthmus.models.responses import ModelStreamEvent
 from isthmus.models.steering import SteeringReceipt
-from support.live_kit import USER, Talk, live_client, output
+from support.live_kit import USER, Pace, Talk, live_client, output
 
 ACTIONS = (
     "say",
@@ -45,9 +45,9 @@ async def look() -> str:
 class Application:
     """A loop as the harness has it: runs each call once, commits what is steered in, waits for async results."""
 
-    def __init__(self, run: Any) -> None:
+    def __init__(self, run: Any, gates: list[asyncio.Event]) -> None:
         self.talk = Talk(run, tools=Tools([look]))
-        self.run = run
+        self.run, self.gates = run, gates
         self.receipts: list[SteeringReceipt] = []
         self.ran: Counter[str] = Counter()
         self.running: dict[str, asyncio.Event] = {}
@@ -80,7 +80,8 @@ class Application:
         call = event.async_tool_call
         if call is not None:
             self.ran[call.id] += 1
-            self.running[call.id] = asyncio.Event()
+            self.running[call.id] = gate = asyncio.Event()
+            self.gates.append(gate)
             self._left.append(call.id)
 
     async def steer(self, text: str) -> None:
@@ -95,10 +96,11 @@ class Application:
         raise AssertionError("the reply never came to be steered")
 
 
-class Provider:
+class Provider(Pace):
     """A provider that keeps its own rules, and does what it is told when that is possible."""
 
     def __init__(self, actions: Iterator[str]) -> None:
+        super().__init__()
         self.actions = actions
         self.app: Application | None = None
         self.task: asyncio.Task[None] | None = None
@@ -117,7 +119,7 @@ class Provider:
         """One connection."""
         while not self.stopped:
             try:
-                request = await peer.hear()
+                request = await self.hear(peer)
             except EOFError:
                 return
             before = request.get("previous_response_id")
@@ -177,8 +179,7 @@ class Provider:
                 self._queued.append((f"st{self._steers}", text))
                 await peer.accept(f"st{self._steers}")
         elif action == "tool":
-            for waits in [each for each in self.app.running.values() if not each.is_set()][:1]:
-                waits.set()
+            self.open_one()
         elif action in ("drop", "cancel"):
             self.stopped = action
             if action == "drop":
@@ -192,7 +193,13 @@ class Provider:
         self.sent += texts
         sending = asyncio.gather(*(self.app.steer(text) for text in texts))
         for _ in texts:
-            self._waiting.append((await peer.hear("response.steer"))["input"])
+            message = await peer.hear("response.steer")
+            into, text = message["previous_response_id"], message["input"]
+            if into == peer.response["id"]:
+                self._waiting.append(text)
+            else:
+                # It was sent before the client had read that this response is over.
+                await peer.refuse("response_not_active", text, into=into)
         await sending
 
 
@@ -200,20 +207,11 @@ async def played(actions: list[str]) -> tuple[Provider, Application, BaseExcepti
     """A run against a provider that does this."""
     provider = Provider(iter(actions))
     async with live_server(provider.play) as server, live_client(server, async_tools=["look"]) as model:
-
-        async def finish(app: Application) -> None:
-            """Let every tool end once the provider has nothing more to do of its own."""
-            while not provider.stopped:
-                await asyncio.sleep(0.01)
-                if next(provider.actions, None) is None:
-                    for waits in app.running.values():
-                        waits.set()
-
         failure: BaseException | None = None
         async with model.open_run() as run:
-            app = provider.app = Application(run)
+            app = provider.app = Application(run, provider.gates)
             provider.task = asyncio.ensure_future(app.work())
-            ending = asyncio.ensure_future(finish(app))
+            ending = asyncio.ensure_future(provider.let_go())
             try:
                 async with asyncio.timeout(20):
                     await asyncio.wait([provider.task])
