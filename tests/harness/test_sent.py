@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace as changed
 
+from isthmus.errors import InvalidRequestError
 from isthmus.harness.effects import CallModel
 from isthmus.harness.limits import Limits
 from isthmus.harness.loopstate import LoopState
-from isthmus.harness.sent import Sent
+from isthmus.harness.reports import Prepared
+from isthmus.harness.sent import Sent, check_kept
 from isthmus.models import Tools
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, Finish, StepResult, Text
@@ -67,3 +70,18 @@ def test_a_reply_that_said_nothing_leaves_nothing() -> None:
     sent = Sent(GenerateContext(messages=(HI,)), 1)
     said = ModelStreamEvent(kind="completed", input_messages=[FOCUS])
     assert sent.replied(StepResult(), said, taken=(), length=2).ctx.messages == (HI, FOCUS)
+
+
+def turn(*messages: Any) -> Prepared:
+    """A turn that was prepared."""
+    return Prepared(messages=messages, tools=Tools(), brief="", options={})
+
+
+@pytest.mark.parametrize("how", ["automatic", "explicit"])
+def test_a_turn_that_goes_on_keeps_its_history(how: str) -> None:
+    """An equal copy is the same; any other turn may change it."""
+    state = changed(stands(HI), continues=how)
+    check_kept(state, turn(dict(HI)))
+    check_kept(stands(HI), turn(FOCUS))
+    with pytest.raises(InvalidRequestError, match="a shim must leave it as it is"):
+        check_kept(state, turn(FOCUS))
