@@ -444,6 +444,53 @@ async def test_tools_of_shims_are_there_when_a_run_is_taken_up() -> None:
     assert result.run_state.shim_state == {"adding:turns": 2}
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [[1], "abc", 5, {"amount": float("nan")}, {1: 2}, {"amount": object()}, {"amount": {1, 2}}, {"amount": b"5"}],
+)
+async def test_other_arguments_that_are_none_use_no_decision_up(arguments: Any) -> None:
+    """What cannot be arguments is refused where the decision is made; the call still waits, and may be decided."""
+    desk = Desk()
+    agent = teller(desk)
+    (asked,) = (await agent.run("pay the bill")).pending
+    with pytest.raises((TypeError, ValueError), match="arguments"):
+        asked.approve(arguments)
+    await agent.resume(decisions=[asked.approve()])
+    assert desk.done == [("look", "the bill"), ("pay", "Ann", 5)]
+
+
+async def test_a_decision_is_not_changed_by_what_it_was_made_of() -> None:
+    """The arguments are the decision's own; a tool runs with those that were decided."""
+    desk, given = Desk(), {"to": "Ann", "amount": 3}
+    agent = teller(desk)
+    (asked,) = (await agent.run("pay the bill")).pending
+    decided = asked.approve(given)
+    given["amount"] = 3000
+    await agent.resume(decisions=[decided])
+    assert desk.done[-1] == ("pay", "Ann", 3)
+
+
+async def test_other_arguments_that_the_tool_does_not_take_are_not_said_to_have_run() -> None:
+    """The model reads what the person changed and what is wrong with it, and no word of a run."""
+    desk = Desk()
+    agent = teller(desk)
+    (asked,) = (await agent.run("pay the bill")).pending
+    result = await agent.resume(decisions=[asked.approve({"to": "Ann", "amount": "much"})])
+    assert desk.done == [("look", "the bill")]
+    said = results(result.messages)[1][1]
+    assert '{"to":"Ann","amount":"much"}' in said
+    assert "It was not run" in said
+    assert "ran with" not in said
+
+
+@pytest.mark.parametrize("field", ["run", "call_id", "digest", "text"])
+def test_the_words_of_a_decision_are_text(field: str) -> None:
+    """A text that is none would stand in a transcript, which no provider takes."""
+    fields = {"run": "r", "call_id": "c", "digest": "d", "verdict": "answer", "text": "t", field: None}
+    with pytest.raises(TypeError, match=f"{field}=None: must be text"):
+        Decision(**fields)
+
+
 def test_what_is_no_decision_is_refused() -> None:
     """A verdict that is none, arguments of a refusal, a bare dict."""
     fields = {"run": "r", "call_id": "c", "digest": "d"}

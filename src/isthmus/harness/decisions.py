@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from isthmus.harness.errors import ApprovalError
+from isthmus.models.plainjson import plain_json
 
 VERDICTS = ("run", "refuse", "answer")
 
@@ -32,7 +33,8 @@ class Decision:
         arguments: what the call is run with, in place of its own arguments; the model is told.
 
     Raises:
-        ValueError: the verdict is none of these, or arguments stand beside one that runs nothing.
+        TypeError: a field is of another type, or something in the arguments has no JSON form; names its place.
+        ValueError: the verdict is none of these, arguments stand beside one that runs nothing, or are no JSON.
     """
 
     run: str
@@ -45,8 +47,18 @@ class Decision:
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
             raise ValueError(f"verdict={self.verdict!r:.40}: must be one of {', '.join(VERDICTS)}")
-        if self.arguments is not None and self.verdict != "run":
+        for name in ("run", "call_id", "digest", "text"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                raise TypeError(f"{name}={value!r:.40}: must be text")
+        if self.arguments is None:
+            return
+        if self.verdict != "run":
             raise ValueError(f"arguments: a call with the verdict {self.verdict!r} is not run")
+        if not isinstance(self.arguments, Mapping):
+            raise TypeError(f"arguments={self.arguments!r:.40}: must be an object, as the tool takes it")
+        # Decisions outlive their caller's objects, and what is wrong with them must be known before they are used up.
+        object.__setattr__(self, "arguments", plain_json(self.arguments, "arguments"))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name; `Decision(**fields)` makes it anew."""

@@ -62,11 +62,11 @@ class Plan:
     again: dict[str, Waiting] = field(default_factory=dict)
 
     def shown(self, result: ToolResult) -> ToolResult:
-        """A result as the model reads it: of a call that ran with other arguments than it gave, it is told so."""
+        """A result as the model reads it: of a call that had other arguments than it gave, it is told so."""
         call = self.edited.get(result.call_id)
         if call is None:
             return result
-        told = f"(A person changed the arguments of this call. It ran with {call.arguments}.)\n"
+        told = f"(A person changed the arguments of this call to {call.arguments}.)\n"
         content = result.content
         said: Any = told + content if isinstance(content, str) else [{"type": "text", "text": told}, *content]
         return ToolResult(result.call_id, result.tool, said, result.outcome, result.seconds)
