@@ -23,6 +23,7 @@ from isthmus.harness import (
     SqliteStateStore,
     StateConflictError,
 )
+from isthmus.harness.conversation import Queue
 from isthmus.models import PromptSpec, PromptTemplate, ToolExecutionContext, internal_message
 from isthmus.models.events import Native, Text
 from isthmus.models.responses import ModelResponse
@@ -236,6 +237,55 @@ def test_an_agent_serves_one_event_loop_after_another() -> None:
     run_sync(two)
     run_sync(two)
     assert kept.run_state.revision == 4  # type: ignore[union-attr]
+
+
+def test_an_agent_serves_event_loops_in_several_threads_at_once() -> None:
+    """F10: whoever waits in another loop than the one that runs is let in as well, and no run is lost."""
+    kept = agent(Turns([0.005, *says("A")]))
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(3):
+                asyncio.run(asyncio.wait_for(kept.run("x"), 5))
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(6)
+    assert not failed
+    assert kept.run_state.revision == 12  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("order", ["cancelled first", "let in first"])
+async def test_who_gives_up_in_the_moment_of_its_turn_passes_it_on_once(order: str) -> None:
+    """F10: a turn that comes together with a cancellation is neither lost nor given to two."""
+    queue = Queue()
+    await queue.enter()
+    second, third, fourth = (asyncio.create_task(queue.enter()) for _ in range(3))
+    await asyncio.sleep(0)
+    for step in (second.cancel, queue.leave) if order == "cancelled first" else (queue.leave, second.cancel):
+        step()
+    await asyncio.wait((second, third), timeout=1)
+    assert (second.cancelled(), third.done(), fourth.done()) == (True, True, False)
+    queue.leave()
+    await asyncio.wait_for(fourth, 1)
+    queue.leave()
+    assert not queue.busy
+
+
+async def test_a_stream_that_is_forgotten_while_it_waits_holds_up_nobody() -> None:
+    """F10: whoever is collected in the queue leaves it."""
+    queue = Queue()
+    await queue.enter()
+    waiting = queue.enter()
+    waiting.send(None)
+    waiting.close()
+    queue.leave()
+    await asyncio.wait_for(queue.enter(), 1)
 
 
 async def test_a_fork_commits_nothing() -> None:

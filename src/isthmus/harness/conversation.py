@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
+from threading import RLock
 from uuid import uuid4
 
 from isthmus.harness.snapshot import AgentId, AgentSnapshot
@@ -13,36 +14,56 @@ from isthmus.harness.stores import StateStore
 
 
 class Queue:
-    """Lets one in at a time, in the order in which they came; in one event loop after another, too."""
+    """Lets one in at a time, in the order in which they came; in several event loops and threads, too."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
+        # The garbage collector, which may come by at any time, lets go of those who wait.
+        self._lock = RLock()
         self.busy = False
 
     async def enter(self) -> None:
         """Wait for those who came before."""
-        if not self.busy:
-            self.busy = True
-            return
-        place = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
+        with self._lock:
+            if not self.busy:
+                self.busy = True
+                return
+            place = asyncio.get_running_loop().create_future()
+            self._waiting.append(place)
+        entered = False
         try:
             await place
-        except asyncio.CancelledError:
-            with suppress(ValueError):
+            entered = True
+        finally:
+            if not entered:
+                self._give_up(place)
+
+    def _give_up(self, place: asyncio.Future[None]) -> None:
+        with self._lock:
+            waits = place in self._waiting
+            if waits:
                 self._waiting.remove(place)
-            if place.done() and not place.cancelled():
-                self.leave()
-            raise
+        if not waits:
+            # It was this one's turn by then.
+            self.leave()
 
     def leave(self) -> None:
         """Let the next one in."""
-        while self._waiting:
-            place = self._waiting.popleft()
-            if not place.done() and not place.get_loop().is_closed():
-                place.set_result(None)
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self.busy = False
+                    return
+                place = self._waiting.popleft()
+            # In a loop that is closed nobody waits any more.
+            with suppress(RuntimeError):
+                place.get_loop().call_soon_threadsafe(_let_in, place)
                 return
-        self.busy = False
+
+
+def _let_in(place: asyncio.Future[None]) -> None:
+    if not place.done():
+        place.set_result(None)
 
 
 class Conversation:

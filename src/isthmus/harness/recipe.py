@@ -361,9 +361,10 @@ class Recipe:
             forms = (each.template.output_schema for each in prompts if each.template.response_format() is not None)
             output = next(forms, None)
         brief = instructions if isinstance(instructions, str) else render_instruction_text(instructions)
-        if brief != self._last.brief or output is not self._last.output:
-            self._last = replace(self._request, brief=brief, output=output)
-        return self._last
+        last = self._last
+        if brief != last.brief or output is not last.output:
+            self._last = last = replace(self._request, brief=brief, output=output)
+        return last
 
 
 def _as_it_was(request: GenerateContext, brief: str, form: Any) -> GenerateContext:
