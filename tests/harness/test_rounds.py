@@ -36,7 +36,7 @@ async def played(docket: Docket | None) -> tuple[Played, list[str], list[Any]]:
         return f"seen {name}"
 
     calls = tuple(Call("look", {"name": name}, f"c_{name}", f'{{"name": "{name}"}}') for name in "ab")
-    nobody = {"crew": None, "op": None, "log": None, "lead": None, "active": None}
+    nobody = {"crew": None, "op": None, "log": None, "lead": None, "active": None, "turn": None}
     context = ToolExecutionContext(run_id="r")
     run = Played(**nobody, state=None, context=context, docket=docket, results=(), started=frozenset())
     effect = RunTools(calls, Tools([as_tool(look)]), {})

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
 from threading import RLock
+from typing import Any
 from uuid import uuid4
+from weakref import ref
 
 from isthmus.harness.snapshot import AgentId, AgentSnapshot
 from isthmus.harness.state import RunState
 from isthmus.harness.stores import StateStore
+from isthmus.models.events import Call
+from isthmus.models.executor import Around, ToolResult
+from isthmus.models.stream import Watchdog
 
 
 class Queue:
@@ -82,6 +90,8 @@ class Conversation:
         self.agent_id = agent_id
         self.state = state.lasting()
         self.queue = Queue()
+        self.turn: Turn | None = None
+        """The turn of the run that is under way."""
         self._store = store
         self._stored = stored
 
@@ -134,6 +144,24 @@ class Conversation:
         self.state, self._stored = state, state.revision
 
 
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """A handler that is being called; held weakly, since a timer of the loop may keep its context for minutes.
+
+    Args:
+        turn: the turn of the run that calls it; None of a run that keeps no conversation.
+        task: where.
+        outer: the handler inside of which that run is.
+    """
+
+    turn: Callable[[], Turn | None]
+    task: Callable[[], asyncio.Task[Any] | None]
+    outer: _Inside | None
+
+
+_INSIDE: ContextVar[_Inside | None] = ContextVar("isthmus_inside", default=None)
+
+
 class Turn:
     """One run's turn at a conversation.
 
@@ -149,12 +177,39 @@ class Turn:
         self._resumes = resumes
         self._in = False
         self._seen: RunState | None = None
+        self.watch: Watchdog | None = None
+        """What knows the task that waits for the run."""
+        self.ending: asyncio.Task[Any] | None = None
+        """The task in which the run ends."""
 
     async def enter(self) -> RunState | None:
-        """Wait for the runs before this one, and give a copy of what they left; None if nothing has changed."""
+        """Wait for the runs before this one, and give a copy of what they left; None if nothing has changed.
+
+        Raises:
+            RuntimeError: the run before this one waits for whoever wants to begin this one.
+        """
+        before = self._conversation.turn
+        if before is not None and before._waits_for_us():
+            raise RuntimeError(
+                "a tool, a hook or a shim of a run must not run the agent that it serves, as both would wait for ever: "
+                "fork() the agent, or run it when that run has ended"
+            )
         await self._conversation.queue.enter()
         self._in = True
+        self._conversation.turn = self
         return None if self._seen is self._conversation.state else self.before()
+
+    def _waits_for_us(self) -> bool:
+        """Whether the run whose turn this is cannot go on before the code that asks does."""
+        task, watch = asyncio.current_task(), self.watch
+        if watch is not None and watch.waiting() and task is (watch.task or self.ending):
+            return True
+        inside = _INSIDE.get()
+        if inside is None or not _is_waited_for(inside.task(), task):
+            return False
+        while inside is not None and inside.turn() is not self:
+            inside = inside.outer
+        return inside is not None
 
     def before(self) -> RunState:
         """A copy of what the run would begin from now; revisions are counted by the conversation, whatever is given."""
@@ -171,9 +226,48 @@ class Turn:
 
     def leave(self) -> None:
         """Let the next run in."""
+        self.watch = self.ending = None
         if self._in:
             self._in = False
+            self._conversation.turn = None
             self._conversation.queue.leave()
+
+
+def knows_where(turn: Turn | None, told: Around | None) -> Around | None:
+    """What calls a handler so that it knows inside of which run it is; None where it need not.
+
+    Args:
+        turn: the turn of the run that calls it.
+        told: what else is done around it.
+    """
+    if turn is None and _INSIDE.get() is None:
+        return told
+
+    async def around(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        known = _Inside(_nothing if turn is None else ref(turn), ref(asyncio.current_task()), _INSIDE.get())
+        token = _INSIDE.set(known)
+        try:
+            return await (ran() if told is None else told(call, ran))
+        finally:
+            # A run that was dropped ends in another context.
+            with suppress(ValueError):
+                _INSIDE.reset(token)
+
+    return around
+
+
+def _nothing() -> None:
+    return None
+
+
+def _is_waited_for(handler: asyncio.Task[Any] | None, task: asyncio.Task[Any] | None) -> bool:
+    """Whether a handler waits for this task: it is its own, or one of a loop that a thread of its own runs to its end.
+
+    For another task of the same loop it need not wait, as for one that is to begin when the run has ended.
+    """
+    if handler is None or task is None:
+        return False
+    return handler is task or handler.get_loop() is not task.get_loop()
 
 
 def opened(

@@ -132,6 +132,8 @@ async def _leave(run: Run) -> None:
 async def _over(run: Run, kept: Kept | None, error: BaseException | None) -> None:
     """Settle what became of a run, let everybody go, and close its journal."""
     run.stop(error)
+    if kept is not None:
+        kept.turn.ending = asyncio.current_task()
     try:
         if run.others is not None:
             await run.others.aclose()

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from isthmus.harness.agenttool import WAITING
+from isthmus.harness.conversation import Turn, knows_where
 from isthmus.harness.crew import Crew
 from isthmus.harness.docket import Docket, Plan, planned_round
 from isthmus.harness.effects import RunTools
@@ -33,6 +34,7 @@ class Worked(Protocol):
     docket: Docket | None
     lead: Any
     active: Any
+    turn: Turn | None
     results: tuple[ToolResult, ...]
     started: frozenset[str]
 
@@ -125,7 +127,7 @@ def starting(run: Worked) -> Callable[[Call], Awaitable[None]]:
 def around(run: Worked, plan: Plan | None) -> Around | None:
     """What tells of each tool, and writes its result as soon as it is there."""
     log, lead = run.log, run.lead
-    told = around_tools(run.op, None if lead is None else lead.marked)
+    told = knows_where(run.turn, around_tools(run.op, None if lead is None else lead.marked))
     if log is None:
         return told
     waiting = {} if lead is None else lead.waiting

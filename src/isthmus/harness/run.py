@@ -15,6 +15,7 @@ from isthmus.errors import ChainCut, TierError, UnclassifiedError
 from isthmus.harness.account import Account
 from isthmus.harness.asides import Asides
 from isthmus.harness.beginning import Announce, Begun, Heard, Todo
+from isthmus.harness.conversation import Turn
 from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import Runner, retries_of
 from isthmus.harness.docket import Docket
@@ -63,6 +64,7 @@ class Run:
         active: what is called: the run's own copy of a chain.
         tries: how many it had made before the call that is being read.
         lead: the agent at work, where others may work for it or take over.
+        turn: its turn at a conversation that is kept.
         account: what the run spent.
         agent: the name of the agent that began it.
         others: closes the models that are called besides the first.
@@ -97,6 +99,7 @@ class Run:
     announced: CallModel | None = None
     op: Operation | None = field(default_factory=begun)
     lead: Any = None
+    turn: Turn | None = None
     account: Account = field(default_factory=Account)
     agent: str = ""
     others: AsyncExitStack | None = None

@@ -58,6 +58,8 @@ class RunStream:
     ) -> None:
         self._run = Run.of(start(before), before, runner=runner)
         self._watch = Watchdog(_UNTIMED)
+        if turn is not None:
+            self._run.turn, turn.watch = turn, self._watch
         self._events = drive(self._run, model, watch=self._watch, kept=None if turn is None else Kept(turn, start))
         self._watch.guard(self._events)
         self._shown = self._events if view is None else view(self._events, self._run)
