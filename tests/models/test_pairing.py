@@ -69,6 +69,19 @@ def test_results_with_an_id_are_out_of_the_way() -> None:
     assert ids(found) == ["a", "b", "a", "b"]
 
 
+def test_an_id_twice_in_one_message_is_made_two() -> None:
+    """The second call gets another id, and so does the second result; in another message the id may come again."""
+    found, notes = paired(
+        said(call("f", "a"), call("g", "a")),
+        result(tool_call_id="a"),
+        result(tool_call_id="a"),
+        said(call("f", "a")),
+        result(tool_call_id="a"),
+    )
+    assert ids(found) == ["a", "call_1", "a", "call_1", "a", "a"]
+    assert [note.detail for note in notes] == ["messages[0].tool_calls[1]: the id call_1 was made"]
+
+
 def test_a_made_id_is_nobody_elses() -> None:
     """An id that the history uses is passed over, and none is made twice."""
     found, _ = paired(said(call("f"), call("g", "call_0"), call("h")), result(), said(call("f")), result())

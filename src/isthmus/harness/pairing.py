@@ -1,8 +1,9 @@
 """Repairs a transcript before it is sent: each call has one result, behind it, and each result a call.
 
 Calls and results are found in every shape that a history may be in: neutral messages, blocks inside of a message, a
-provider's own items without a role. What is missing is put in with a text that says that nobody knows; a result that
-stands elsewhere is moved to its call; what answers nothing, or answers a second time, is dropped. All is noted.
+provider's own items without a role. A call without an id of its own gets one, and its result the same. What is missing
+is put in with a text that says that nobody knows; a result that stands elsewhere is moved to its call; what answers
+nothing, or answers a second time, is dropped. All is noted.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from isthmus.harness.history import UNKNOWN, Message
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.messages import MessageRole, tool_message
 from isthmus.models.neutral import NATIVE_INPUT
+from isthmus.models.pairing import Pairing
 
 _CALLS = {"tool_use": "id", "function": "id", "function_call": "call_id", "custom_tool_call": "call_id"}
 _RESULTS = {"tool_result": "tool_use_id", "function_call_output": "call_id", "custom_tool_call_output": "call_id"}
@@ -39,10 +41,14 @@ def paired(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Note
 
     Items in a provider's own shape may answer a call that the provider keeps, so that those stay.
     """
+    named: list[Note] = []
+    if any(map(_is_unnamed, messages)):
+        pairing = Pairing(named)
+        messages = [pairing.turn(message, f"history[{place}]") for place, message in enumerate(messages)]
     facts = [_facts(message) for message in messages]
     if all(each is _NOTHING for each in facts):
         return tuple(messages), ()
-    made = _Paired(messages, facts)
+    made = _Paired(messages, facts, named)
     for place in range(len(messages)):
         made.add(place)
     made.settle()
@@ -52,9 +58,9 @@ def paired(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Note
 class _Paired:
     """The transcript as it is made, message by message."""
 
-    def __init__(self, messages: Sequence[Message], facts: Sequence[_Facts]) -> None:
+    def __init__(self, messages: Sequence[Message], facts: Sequence[_Facts], notes: list[Note]) -> None:
         self.kept: list[Message] = []
-        self.notes: list[Note] = []
+        self.notes = notes
         self._messages, self._facts = messages, facts
         self._chosen, self._called = _chosen(facts)
         self._waiting: dict[str, int] = {}
@@ -156,6 +162,15 @@ def _facts(message: Message) -> _Facts:
         calls += [called] if called is not None and called not in calls else []
         results += [answered] if answered is not None and answered not in results else []
     return _Facts(tuple(calls), tuple(results)) if calls or results else _NOTHING
+
+
+def _is_unnamed(message: Message) -> bool:
+    """Whether it makes a call that has no id of its own, or speaks of calls as was usual before they had any."""
+    calls = message.get("tool_calls")
+    if not calls:
+        return "function_call" in message or message.get("role") == "function"
+    ids = {call.get("id") for call in calls}
+    return len(ids) < len(calls) or None in ids or "" in ids
 
 
 def _parts(message: Message) -> Iterator[Mapping[str, Any]]:

@@ -14,8 +14,9 @@ _LEGACY_ROLE = "function"
 class Pairing:
     """Gives each call of a history an id, and each result the id of the call that it answers, message by message.
 
-    The legacy `function_call` becomes one of the calls, the role "function" that of a tool. A message that has all this
-    is handed back as it is.
+    The legacy `function_call` becomes one of the calls, the role "function" that of a tool. Of two calls of one message
+    that have the same id the second gets another, and so does the second result. A message that has all this is handed
+    back as it is.
 
     Args:
         notes: takes a note of each id that was made.
@@ -24,7 +25,7 @@ class Pairing:
     def __init__(self, notes: list[Note]) -> None:
         self._notes = notes
         self._used: set[str] = set()
-        self._open: list[tuple[str, Any]] = []
+        self._open: list[tuple[str, Any, Any]] = []
 
     def turn(self, message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
         """The message as it goes on; the one given is never changed.
@@ -48,9 +49,16 @@ class Pairing:
             calls = ({"type": "function", "function": legacy},)
         if not calls:
             return message
-        self._used.update(str(call["id"]) for call in calls if call.get("id"))
-        made = [call if call.get("id") else self._named(call, place, number=n) for n, call in enumerate(calls)]
-        self._open = [(str(call["id"]), _name(call)) for call in made]
+        given = [call.get("id") for call in calls]
+        self._used.update(str(each) for each in given if each)
+        made = [
+            call if given[n] and given[n] not in given[:n] else self._named(call, place, number=n)
+            for n, call in enumerate(calls)
+        ]
+        self._open = [
+            (str(call["id"]), _name(call), None if each is None else str(each))
+            for call, each in zip(made, given, strict=True)
+        ]
         if not old and all(new is given for new, given in zip(made, calls, strict=True)):
             return message
         return {**{key: value for key, value in message.items() if key != "function_call"}, "tool_calls": made}
@@ -66,13 +74,14 @@ class Pairing:
     def _answer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """The result with the id of the first call that has no answer yet, of its own name where it has one."""
         given, name = message.get("tool_call_id"), message.get("name")
-        fits = [each for each in self._open if (each[0] == str(given) if given else name in (None, each[1]))]
+        fits = [each for each in self._open if (each[2] == str(given) if given else name in (None, each[1]))]
         answered = next(iter(fits or (() if given else self._open)), None)
         if answered is not None:
             self._open.remove(answered)
-        if message["role"] == MessageRole.TOOL and (given or answered is None):
+        fitting = answered is None or (bool(given) and str(given) == answered[0])
+        if message["role"] == MessageRole.TOOL and fitting:
             return message
-        named = {} if given or answered is None else {"tool_call_id": answered[0]}
+        named = {} if fitting or answered is None else {"tool_call_id": answered[0]}
         return {**message, "role": MessageRole.TOOL.value, **named}
 
 
