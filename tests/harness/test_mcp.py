@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,23 @@ async def test_servers_with_tools_of_one_name_need_a_prefix():
         assert "two_die" not in await run.turn()
         with pytest.raises(ToolNameCollisionError, match="'two_pid'"):
             await run.turn(own("two_pid"))
+
+
+async def test_a_list_that_never_comes_holds_no_run_up(caplog: pytest.LogCaptureFixture):
+    """A server that tells of a change and lists no tools keeps those that it had, until it tells of another."""
+    async with shimmed(odd("hushed")) as run:
+        names = [tool.name for tool in run.tools.normalized_tools]
+        link = run.bound._held["odd"]  # type: ignore[attr-defined]
+        link.server = replace(link.server, start_timeout=0.5)
+        await run.call("grow")
+        async with asyncio.timeout(5):
+            assert await run.turn() == names
+        assert "did not list them within 0.5s" in caplog.text
+        before = asyncio.get_running_loop().time()
+        assert await run.turn() == names
+        assert asyncio.get_running_loop().time() - before < 0.4
+        await run.call("grow")
+        assert await run.turn() == [*names, "grown8", "grown9"]
 
 
 async def test_calls_in_flight_when_a_server_dies_have_an_unknown_outcome():

@@ -1,6 +1,6 @@
 """An MCP server of the older protocol in plain JSON-RPC on stdio, which can do what no library would.
 
-Its argument says what is odd: silent, exit, stubborn, endless, odd-tools, no-object, pages, traced, talker.
+Its argument says what is odd: silent, exit, stubborn, endless, odd-tools, no-object, pages, traced, talker, hushed.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ if ODD == "no-object":
 if ODD == "traced":
     tools += [{"name": "trace", "inputSchema": EMPTY}, {"name": "fail", "inputSchema": EMPTY}]
 cancelled: list[Any] = []
+hushed: list[bool] = []
 
 
 def send(**message: Any) -> None:
@@ -66,6 +67,7 @@ def called(number: Any, params: dict[str, Any]) -> None:
         return
     if name == "grow":
         tools.append({"name": f"grown{len(tools)}", "inputSchema": EMPTY})
+        hushed.append(ODD == "hushed")
         send(method="notifications/tools/list_changed")
     texts = {"pid": str(os.getpid()), "cancelled": json.dumps(cancelled), "trace": json.dumps(params.get("_meta"))}
     more: dict[str, Any] = {"lie": {"structuredContent": {}}, "fail": {"isError": True}}.get(name, {})
@@ -85,6 +87,8 @@ def answer(message: dict[str, Any]) -> None:
             },
         )
     elif method == "tools/list":
+        if hushed == [True]:
+            return
         send(id=number, result=listed(params))
     elif method == "tools/call":
         called(number, params)

@@ -270,9 +270,14 @@ class Link:
             seen = self._changes
             if not seen or self._session is None:
                 return
+            limit = self.server.start_timeout
             try:
-                self._list(await self._bound(self._session.tools()))
+                self._list(await asyncio.wait_for(self._bound(self._session.tools()), limit))
                 self._changes -= seen
+            except TimeoutError:
+                # It is asked again when it tells of another change, and not in every turn.
+                self._changes -= seen
+                log.warning("%s: its tools changed, but it did not list them within %gs", self.server.name, limit)
             except (SessionOver, SessionLost) as error:
                 self._leave.set()
                 raise SessionLost(str(error)) from error
