@@ -176,6 +176,7 @@ BOUNDARIES = {
     "isthmus.chain.context",
     "isthmus.chain.markers",
     "isthmus.chain.prices",
+    "isthmus.harness.conversation",
     "isthmus.harness.crew",
     "isthmus.harness.delegation",
     "isthmus.adapters.faces",

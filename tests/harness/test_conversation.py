@@ -9,13 +9,18 @@ import pytest
 
 from isthmus.harness import (
     AgentDescriptor,
+    AgentSnapshot,
+    ApprovalError,
+    ApprovalShim,
     BoundShim,
     DefaultAgent,
+    MemoryStateStore,
     PreparedTurn,
     RunIdentity,
     RunnerHooks,
     Shim,
     SqliteJournal,
+    StateConflictError,
 )
 from isthmus.models import Tools
 from isthmus.sync import run_sync
@@ -162,3 +167,70 @@ async def test_a_stream_that_is_given_up_between_two_events_holds_up_nobody() ->
         if event.text == "a":
             break
     assert (await asyncio.wait_for(agent.run("next"), 5)).text == "next"
+
+
+class Lossy(MemoryStateStore):
+    """Saves, and then loses the connection; loads only where it is told to."""
+
+    breaks = loads = False
+
+    def save(self, snapshot: AgentSnapshot, *, expected_revision: int | None) -> None:
+        """Save, and raise as if nobody knew."""
+        super().save(snapshot, expected_revision=expected_revision)
+        if self.breaks:
+            raise OSError("connection lost")
+
+    def load(self) -> AgentSnapshot | None:
+        """What is there, if it can be reached."""
+        if self.breaks and not self.loads:
+            raise OSError("still lost")
+        return super().load()
+
+
+async def test_a_store_that_raises_behind_its_change_is_in_conflict_with_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What is found to be saved is saved: the run returns, with a warning, and the next one goes on from it."""
+    store = Lossy()
+    agent = kept(says("A"), says("B"), says("C"), state_store=store)
+    await agent.run("one")
+    store.breaks = store.loads = True
+    assert (await agent.run("two")).text == "B"
+    assert "the store raised OSError, but has saved the run" in caplog.text
+    store.breaks = False
+    await agent.run("three")
+    assert store.load().revision == agent.run_state.revision == 3  # type: ignore[union-attr]
+
+
+async def test_a_store_that_cannot_say_what_it_holds_fails_the_run_with_its_own_error() -> None:
+    """The error of the save, not that of looking; the conversation is as it was, and no change is taken for granted."""
+    store = Lossy()
+    agent = kept(says("A"), says("B"), state_store=store)
+    await agent.run("one")
+    store.breaks = True
+    with pytest.raises(OSError, match="connection lost"):
+        await agent.run("two")
+    assert agent.run_state.revision == 1  # type: ignore[union-attr]
+    store.breaks = False
+    with pytest.raises(StateConflictError):
+        await agent.run("three")
+
+
+async def test_a_call_is_run_once_though_the_store_raises_when_its_decision_is_claimed() -> None:
+    """F13: the decision is used, the call runs, and the same decision is refused from then on."""
+    ran: list[int] = []
+
+    def pay(n: int) -> str:
+        """Pay."""
+        ran.append(n)
+        return "paid"
+
+    store = Lossy()
+    turns = asks(call("pay", n=1)), says("done")
+    agent = kept(*turns, tools=[pay], shims=[ApprovalShim({"pay": "ask"})], state_store=store)
+    (asked,) = (await agent.run("go")).pending
+    store.breaks = store.loads = True
+    assert (await agent.resume(decisions=[asked.approve()])).text == "done"
+    with pytest.raises(ApprovalError):
+        await agent.resume(decisions=[asked.approve()])
+    assert ran == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -13,12 +14,15 @@ from typing import Any
 from uuid import uuid4
 from weakref import ref
 
+from isthmus.harness.errors import StateConflictError
 from isthmus.harness.snapshot import AgentId, AgentSnapshot
 from isthmus.harness.state import RunState
 from isthmus.harness.stores import StateStore
 from isthmus.models.events import Call
 from isthmus.models.executor import Around, ToolResult
 from isthmus.models.stream import Watchdog
+
+_LOG = logging.getLogger("isthmus.harness")
 
 
 class Queue:
@@ -130,7 +134,7 @@ class Conversation:
             self.state = state
             return
         snapshot = AgentSnapshot.capture(state, agent_id=self.agent_id)
-        saving = asyncio.ensure_future(asyncio.to_thread(self._store.save, snapshot, expected_revision=self._stored))
+        saving = asyncio.ensure_future(asyncio.to_thread(self._save, self._store, snapshot))
         try:
             await asyncio.shield(saving)
         except asyncio.CancelledError:
@@ -139,6 +143,17 @@ class Conversation:
                 self._keep(state)
             raise
         self._keep(state)
+
+    def _save(self, store: StateStore, snapshot: AgentSnapshot) -> None:
+        try:
+            store.save(snapshot, expected_revision=self._stored)
+        except StateConflictError:
+            raise
+        except Exception as error:
+            # A connection may be lost behind the change; the next run would be in conflict with what this one saved.
+            if not _holds(store, snapshot):
+                raise
+            _LOG.warning("%s: the store raised %s, but has saved the run", self.agent_id, type(error).__name__)
 
     def _keep(self, state: RunState) -> None:
         self.state, self._stored = state, state.revision
@@ -160,6 +175,13 @@ class _Inside:
 
 
 _INSIDE: ContextVar[_Inside | None] = ContextVar("isthmus_inside", default=None)
+
+
+def _holds(store: StateStore, snapshot: AgentSnapshot) -> bool:
+    """Whether a store holds exactly this; not where it cannot say."""
+    with suppress(Exception):
+        return store.load() == snapshot
+    return False
 
 
 class Turn:
