@@ -86,9 +86,10 @@ async def test_the_other_agent_goes_on_with_the_whole_conversation() -> None:
     ]
 
 
-async def test_without_a_task_the_other_agent_is_told_to_go_on() -> None:
+@pytest.mark.parametrize("task", [{}, {"task": None}, {"task": ""}, {"task": " \n"}])
+async def test_without_a_task_the_other_agent_is_told_to_go_on(task: dict[str, Any]) -> None:
     """A sentence of ours stands in its place; in what the public reads there is none."""
-    first, second = Turns(asks(call("billing_desk", "h"))), Turns(says("Done."))
+    first, second = Turns(asks(call("billing_desk", "h", **task))), Turns(says("Done."))
     result = await triage(first, billing(second)).run("go")
     assert heard(second)[-1] == ("user", TAKE_OVER)
     shown = [message["content"] for message in result.to_dict()["messages"] if message["role"] == "user"]

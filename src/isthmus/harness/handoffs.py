@@ -59,8 +59,9 @@ class Handoff(Tool):
 
     def briefing(self, call: Call) -> Message:
         """What the other agent is told after the conversation; no word of the user's, so it is marked as internal."""
-        task = (call.input or {}).get("task")
-        return internal_message({"role": MessageRole.USER.value, "content": task or _TAKE_OVER}, origin=ORIGIN)
+        task = (call.input or {}).get("task") or ""
+        told = task if task.strip() else _TAKE_OVER
+        return internal_message({"role": MessageRole.USER.value, "content": told}, origin=ORIGIN)
 
 
 async def _elsewhere(args: Any) -> ToolFailure:

@@ -173,7 +173,10 @@ class Mailbox:
                     return
                 yield item
         finally:
-            if step is not None and not step.done():
+            if step is not None and step.done():
+                # Looked at, so that the loop does not report an error that nobody asks for any more.
+                _ = step.cancelled() or step.exception()
+            elif step is not None:
                 step.cancel()
                 with suppress(asyncio.CancelledError, StopAsyncIteration):
                     await step
