@@ -417,6 +417,30 @@ async def test_only_so_many_agents_work_for_a_run_at_once_on_all_levels_together
     assert [event.result.text for event in events if event.result is not None and event.is_root] == ["outer done"] * 3
 
 
+async def test_agents_that_fail_or_are_stopped_make_room_for_others() -> None:
+    """F10: with room for two, round after round of two that fail, hang or are cut refuses nobody."""
+
+    class Unlucky(Turns):
+        async def stream(self, ctx: Any) -> Any:
+            self.seen.append(ctx)
+            if len(self.seen) % 3 == 0:
+                raise UnavailableError("down")
+            if len(self.seen) % 3 == 1:
+                await asyncio.Event().wait()
+            yield says("half")[0]
+            raise UnavailableError("lost")
+
+    child = Unlucky()
+    rounds = [asks(call("scout_one", f"a{n}"), call("scout_one", f"b{n}")) for n in range(6)]
+    tools = Tools([scout(child).as_tool()], parallel_tool_calls=True, tool_call_timeout=0.05)
+    made = AgentDescriptor(name="boss", model=Turns(*rounds, says("done")), tools=tools)
+    result = await DefaultAgent(descriptor=made, runner=Runner(agent_max_threads=2)).run("go")
+    assert result.text == "done"
+    assert len(child.seen) == 12
+    assert not [each for each in answers(result) if "No agent was started" in each]
+    assert not tasks()
+
+
 async def test_a_tool_that_starts_helpers_can_be_copied_and_wrapped() -> None:
     """`replace` changes what its helpers are; `with_handler` wraps how they are started."""
     started: list[str] = []

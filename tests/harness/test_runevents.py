@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
-from isthmus.harness import RunEvent
-from isthmus.harness.runevents import Mailbox
+from isthmus.harness import AgentDescriptor, ApprovalShim, DefaultAgent, PlanShim, RunEvent
+from isthmus.harness.runevents import Mailbox, RunEventKind
+from support.turns import Turns, asks, call, says
 
 
 @pytest.mark.parametrize("ends", ["at its end", "with an error"])
@@ -36,3 +38,31 @@ async def test_a_reader_who_leaves_at_the_last_event_leaves_no_error_behind(ends
     gc.collect()
     await asyncio.sleep(0)
     assert reported == []
+
+
+def pay(n: int) -> str:
+    """Pay."""
+    return "paid"
+
+
+async def test_every_kind_of_event_happens_and_goes_through_json() -> None:
+    """A team that plans, sends an agent, hands over and waits: the text of each event is its dict, marks or none."""
+    child = AgentDescriptor(name="kid", model=Turns(says("k")))
+    desk = AgentDescriptor(
+        name="desk", model=Turns(asks(call("pay", n=1))), tools=[pay], shims=[ApprovalShim({"pay": "ask"})]
+    )
+    steps = [{"text": "look", "status": "pending"}]
+    model = Turns(
+        asks(call("write_plan", "w", steps=steps)), asks(call("kid", "k"), call("none", "n")), asks(call("desk", "h"))
+    )
+    boss = AgentDescriptor(name="boss", model=model, tools=[child.as_tool()], shims=[PlanShim()], handoffs=[desk])
+    async with DefaultAgent(descriptor=boss).run_events("go") as stream:
+        events = [event async for event in stream]
+        result = await stream.result()
+    assert result.pending
+    assert {event.kind for event in events} == {kind.value for kind in RunEventKind}
+    for event in events:
+        for internal in (False, True):
+            form = event.to_dict(include_internal=internal)
+            assert json.loads(event.dumps(include_internal=internal)) == form
+            assert (form["type"], form["payload"]["kind"]) == (event.kind, event.kind)

@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 
 from isthmus.adapters.scripted import ScriptedAdapter
-from isthmus.harness import RunState, Skill, SkillFileError, SkillsShim, ToolNameCollisionError
+from isthmus.harness import (
+    AgentDescriptor,
+    AgentSnapshot,
+    ApprovalShim,
+    DefaultAgent,
+    RunState,
+    Skill,
+    SkillFileError,
+    SkillsShim,
+    ToolNameCollisionError,
+)
 from isthmus.harness.view import ACTIVE_SKILL_NAMES_STATE_KEY_SUFFIX, LiveRunView
 from isthmus.models.internal import public_messages
 from isthmus.models.tools import Tool, ToolExecutionContext
@@ -113,6 +123,37 @@ async def test_active_skills_survive_a_stored_conversation(tmp_path: Path) -> No
     await again.say("and now?")
     assert LiveRunView("t", again.shim_state).active_skill_names == ("tea",)
     assert told(again, "Warm the pot.") == 1
+
+
+async def test_active_skills_go_along_with_a_handoff_and_through_a_stop(tmp_path: Path) -> None:
+    """Who took over has what the first agent activated, also in another process, and each text stands there once."""
+    skill(tmp_path, "tea")
+    skill(tmp_path, "cake", body="Mind the oven.")
+    seen: list[Any] = []
+
+    def pay(context: ToolExecutionContext) -> str:
+        """Pay."""
+        seen.append(context.run_state.active_skill_names)  # type: ignore[union-attr]
+        return "paid"
+
+    def made(first: Any, second: Any, **settings: Any) -> DefaultAgent:
+        shims = [SkillsShim(tmp_path), ApprovalShim({"pay": "ask"})]
+        desk = AgentDescriptor(name="desk", model=ScriptedAdapter(second), tools=[pay], shims=shims)
+        host = AgentDescriptor(name="host", model=ScriptedAdapter(first), shims=[SkillsShim(tmp_path)], handoffs=[desk])
+        return DefaultAgent(descriptor=host, **settings)
+
+    agent = made(
+        [asks(call("activate_skill", "c1", name="tea")), asks(call("desk", "c2"))],
+        [asks(call("activate_skill", "c3", name="cake")), asks(call("pay", "c4"))],
+    )
+    (asked,) = (await agent.run("go")).pending
+    again = made([], ["done"], snapshot=AgentSnapshot.from_json(agent.snapshot().to_json()))
+    result = await again.resume(decisions=[asked.approve()])
+    assert result.text == "done"
+    assert seen == [("tea", "cake")]
+    assert result.run_state.shim_state == {KEY: ["tea", "cake"]}
+    said = [str(message.get("content")) for message in result.messages]
+    assert [sum(text in each for each in said) for text in ("Warm the pot.", "Mind the oven.")] == [1, 1]
 
 
 async def test_instructions_that_somebody_took_out_come_back(tmp_path: Path) -> None:
