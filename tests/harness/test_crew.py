@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from isthmus.errors import UnavailableError
+from isthmus.errors import InvalidRequestError, UnavailableError
 from isthmus.harness import (
     AgentDescriptor,
     BoundShim,
@@ -198,6 +198,24 @@ async def test_a_prepared_turn_holds_for_that_turn_and_its_history_for_good() ->
     assert [message["content"] for message in result.run_state.history[:2]] == ["go", "files: a"]
     assert result.run_state.shim_state == {"does:seen": 1}
     assert made.run_state == result.run_state
+
+
+@pytest.mark.parametrize(
+    ("items", "error"),
+    [("abc", TypeError), ({"role": "user", "content": "x"}, TypeError), ([{"no": "role"}], InvalidRequestError)],
+    ids=["text", "message", "no role"],
+)
+@pytest.mark.parametrize("how", ["append_history_items", "replace_history"])
+async def test_what_is_no_transcript_is_refused_before_the_model_is_called(how: str, items: Any, error: Any) -> None:
+    """One text is not its letters, one message not its keys, and what no snapshot could hold is no message."""
+
+    async def prepare(turn: PreparedTurn) -> None:
+        getattr(turn, how)(items)
+
+    model = Turns(says("done"))
+    with pytest.raises(error):
+        await agent(model, shims=[Does(prepare_turn=prepare)]).run("go")
+    assert model.seen == []
 
 
 async def test_without_any_tool_left_the_choice_is_none() -> None:

@@ -78,7 +78,11 @@ async def test_replies_of_a_run_are_the_history_of_another() -> None:
     assert again.seen[0].messages[1]["_isthmus"] == result.messages[1]["_isthmus"]
 
 
-@pytest.mark.parametrize("item", [3, None, b"x", object(), Order], ids=["number", "none", "bytes", "object", "class"])
+@pytest.mark.parametrize(
+    "item",
+    [3, None, b"x", object(), Order, {"content": "x"}, {"role": None, "content": "x"}, {"role": 5}, {"type": 5}],
+    ids=["number", "none", "bytes", "object", "class", "no role", "role none", "role number", "type number"],
+)
 def test_what_says_nothing_is_refused_by_place(item: Any) -> None:
     """Before any call, in whatever it stands."""
     agent = DefaultAgent(model=Turns())

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from isthmus.harness.items import as_item
+from isthmus.harness.items import as_item, check_item
 from isthmus.harness.resume import Resume
 from isthmus.harness.state import RunState
-from isthmus.models.messages import check_form
 from isthmus.models.promptspec import PromptSpec, render_user_messages
 from isthmus.models.responses import ModelResponse
 
@@ -58,5 +57,5 @@ def messages_of(items: Sequence[Item], where: str) -> Iterator[Message]:
         if isinstance(item, PromptSpec):
             yield from render_user_messages(item)
         else:
-            check_form(item, f"{where}[{place}]")
+            check_item(item, f"{where}[{place}]")
             yield item

@@ -6,7 +6,9 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from isthmus.adapters.views import from_response
-from isthmus.models.messages import MessageRole, assistant_message
+from isthmus.errors import InvalidRequestError
+from isthmus.models.internal import is_internal_message
+from isthmus.models.messages import MessageRole, assistant_message, check_form
 from isthmus.models.promptspec import PromptSpec
 from isthmus.models.responses import ModelResponse
 from isthmus.models.results import result_text
@@ -28,3 +30,20 @@ def as_item(item: Any) -> Any:
     if not isinstance(item, type | PromptSpec) and (is_dataclass(item) or hasattr(item, "model_dump")):
         return {"role": MessageRole.USER.value, "content": result_text(item)}
     return item
+
+
+def check_item(message: Any, place: str) -> None:
+    """Whether something is a message that a conversation can hold, and a snapshot of it, before anything is done.
+
+    Raises:
+        InvalidRequestError: it is no message, or has neither a role nor what an item of a provider's own has in place
+            of one; names the place.
+    """
+    check_form(message, place)
+    role = message.get("role")
+    if isinstance(role, str):
+        return
+    if "role" in message:
+        raise InvalidRequestError(f"{place}.role: must be text, not {role!r:.60}")
+    if not isinstance(message.get("type"), str) and not is_internal_message(message):
+        raise InvalidRequestError(f"{place}: has no role, nor the type that an item of a provider's own has; add one")

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from isthmus.harness.errors import ToolNameCollisionError
+from isthmus.harness.items import check_item
 from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
 from isthmus.models.contract import ToolSpec
 from isthmus.models.events import Call, Note, Usage
-from isthmus.models.messages import MessageRole, check_form
+from isthmus.models.messages import MessageRole
 from isthmus.models.responses import ModelResponse
 from isthmus.models.tools import Tool, Tools
 
@@ -119,21 +120,33 @@ class PreparedTurn:
         self.append_history_items([item])
 
     def append_history_items(self, items: Iterable[str | Message]) -> None:
-        """Put messages at the end of the transcript, for good; all or none."""
-        self.replace_history((*self.run_state.history, *items))
+        """Put messages at the end of the transcript, for good; all or none.
+
+        Raises:
+            TypeError: it is one text or one message, and no sequence of them.
+            InvalidRequestError: one is no message; names its place.
+        """
+        self.replace_history((*self.run_state.history, *_several(items)))
 
     def replace_history(self, items: Iterable[str | Message]) -> None:
         """Put this in place of the transcript, for good.
 
         Raises:
+            TypeError: it is one text or one message, and no sequence of them.
             InvalidRequestError: one is no message; names its place.
         """
-        made = tuple(_message(item) for item in items)
+        made = tuple(_message(item) for item in _several(items))
         known = {id(message) for message in self.run_state.history}
         for place, message in enumerate(made):
             if id(message) not in known:
-                check_form(message, f"history[{place}]")
+                check_item(message, f"history[{place}]")
         self.run_state.history = made
+
+
+def _several(items: Iterable[str | Message]) -> Iterable[str | Message]:
+    if isinstance(items, str | bytes | Mapping):
+        raise TypeError(f"items: must be a sequence of messages, not {type(items).__name__}; put it into a list")
+    return items
 
 
 def _message(item: str | Message) -> Message:

@@ -8,13 +8,13 @@ from typing import Any
 
 from isthmus.harness.decisions import ApprovalRequest
 from isthmus.harness.errors import SnapshotError
-from isthmus.harness.items import as_item
+from isthmus.harness.items import as_item, check_item
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.pending import pending_in
 from isthmus.harness.plainjson import own_copy, plain_json
 from isthmus.harness.replies import Replies
 from isthmus.models.internal import lasting_messages
-from isthmus.models.messages import check_form, without_reserved
+from isthmus.models.messages import without_reserved
 from isthmus.models.promptspec import PromptSpec
 from isthmus.models.responses import ModelResponse
 
@@ -134,5 +134,5 @@ def _own(items: Iterable[Any], where: str) -> Iterable[Any]:
     for place, item in enumerate(items):
         said = as_item(item)
         if not isinstance(said, PromptSpec):
-            check_form(said, f"{where}[{place}]")
+            check_item(said, f"{where}[{place}]")
         yield said if isinstance(said, PromptSpec) else own_copy(said)
