@@ -34,7 +34,7 @@ async def first_bytes(content_type: str, chunks: AsyncIterator[bytes], *, limit:
         if size > limit:
             raise too_large(limit)
         start = (start + chunk).lstrip(_BLANK)
-        if _kind(content_type) in _STREAM_TYPES or len(start) >= _TELLING:
+        if len(start) >= _TELLING or _kind(content_type) in _STREAM_TYPES:
             break
     return b"".join(pieces)
 

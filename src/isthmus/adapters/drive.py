@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from email.utils import formatdate
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from isthmus.adapters.base import ModelAdapter
 from isthmus.adapters.bodies import first_bytes, is_document, too_large
 from isthmus.adapters.codec import Codec, Decoder, Reply, Request, Transport
 from isthmus.adapters.observed import told
 from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError
-from isthmus.models.batches import Batches
+from isthmus.models.batches import Batches, BatchSource
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, Finish, Note, StepResult, framed
 from isthmus.models.fold import Fold, close, folded
@@ -27,6 +28,8 @@ from isthmus.wire.sse import SSEParser
 
 _ERROR_BODY = 65_536
 _EXCERPT = 300
+_MOST_ASKED = 8
+_EMPTY = GenerateContext()
 _Parser: TypeAlias = SSEParser | NDJSONParser | EventStreamParser
 _PARSERS: Mapping[str, Callable[[int], _Parser]] = {
     "sse": SSEParser,
@@ -81,41 +84,33 @@ class WireAdapter(ModelAdapter):
 
     def stream(self, ctx: GenerateContext) -> AsyncIterator[Event]:
         """The reply's events as they arrive."""
-        return Batches(self._batches(ctx))
+        return Batches(self._batches(ctx, stream=True))
 
-    async def generate(self, ctx: GenerateContext) -> StepResult:
+    def generate(self, ctx: GenerateContext) -> Awaitable[StepResult]:
         """The reply whole, in one round trip."""
-        return await folded(self._whole, ctx)
+        return folded(self._whole, ctx)
 
-    # They return a bare generator and a settled result: the faces need not see to that.
+    # They return a bare iterator and a settled result: the faces need not see to that.
     stream._isthmus_bare = generate._isthmus_bare = True  # type: ignore[attr-defined]
 
     async def aclose(self) -> None:
         """Close the adapter's connections in the running loop."""
         await self.transport.aclose()
 
-    async def _batches(self, ctx: GenerateContext) -> AsyncGenerator[Sequence[Event], None]:
-        """The one loop over a stream; the events of what one read of the socket gave come together.
+    def _batches(self, ctx: GenerateContext, *, stream: bool) -> BatchSource:
+        """The events of one call, asked for as a stream or whole; those of one read of the socket come together."""
+        return _Reading(self, ctx, stream=stream)
 
-        What the reply is decides how it is read, not what was asked for: servers answer either with either.
-        """
-        opened = self._open(self._encoded(ctx, stream=True))
-        del ctx
-        async with opened as reading:
-            try:
-                frames: Iterable[Frame] | None = ()
-                while frames is not None:
-                    frames = await reading.frames()
-                    batch, failure = reading.end() if frames is None else reading.batch(frames)
-                    if batch:
-                        yield batch
-                    if failure is not None:
-                        raise failure from failure.__cause__
-            except TierError as error:
-                # What arrived may repeat the key, and the error keeps this frame.
-                frames, batch, failure = None, [], None
-                del reading
-                raise error.with_traceback(None) from error.__cause__
+    async def _whole(self, fold: Fold, ctx: GenerateContext) -> None:
+        batches = self._batches(ctx, stream=False)
+        try:
+            async for batch in batches:
+                fold.extend(batch)
+        finally:
+            await batches.aclose()
+            # What arrived may repeat the key, and an error keeps this frame.
+            batch = ()
+            del batches
 
     def _encoded(self, ctx: GenerateContext, *, stream: bool) -> Request:
         try:
@@ -123,49 +118,9 @@ class WireAdapter(ModelAdapter):
         except (RecursionError, TypeError) as error:
             raise no_json_form(error) from error
 
-    async def _whole(self, fold: Fold, ctx: GenerateContext) -> None:
-        """The same for a reply asked for whole, into a fold: nobody waits for its events one by one."""
-        opened = self._open(self._encoded(ctx, stream=False))
-        del ctx
-        async with opened as reading:
-            try:
-                frames: Iterable[Frame] | None = ()
-                while frames is not None:
-                    frames = await reading.frames()
-                    batch, failure = reading.end() if frames is None else reading.batch(frames)
-                    fold.extend(batch)
-                    if failure is not None:
-                        raise failure from failure.__cause__
-            except TierError as error:
-                frames, batch, failure = None, [], None
-                del reading
-                raise error.with_traceback(None) from error.__cause__
-
     def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
         """The request for a context, once a call."""
         return self.codec.encode(ctx, stream=stream)
-
-    @asynccontextmanager
-    async def _open(self, request: Request) -> AsyncGenerator[_Reading, None]:
-        """The exchange as a block: sent, accepted, ready to be read, and closed or settled when it is left."""
-        for last in (False, True):
-            async with await self._exchange(request, refresh=last) as reply:
-                if not await self._accepted(reply, request, last=last):
-                    continue
-                chunks, kind = reply.chunks(), _Reading
-                if hooks.listening():
-                    chunks, kind = self._heard(chunks, self._url(request)), _HeardReading
-                reading = kind(self.codec, request, reply=reply, chunks=chunks, secrets=self.keys.secrets)
-                reading.limit = self.max_reply_bytes
-                # A body may be large, and a reply take long.
-                del request
-                try:
-                    yield reading
-                finally:
-                    await close(chunks)
-                    if reading.complete and reply.ended is not Ended.FRAMED:
-                        await reply.settle()
-                return
 
     async def _exchange(self, request: Request, *, refresh: bool) -> AbstractAsyncContextManager[Reply]:
         """The call, ready to be sent with the key of the moment or with a new one."""
@@ -226,83 +181,146 @@ class WireAdapter(ModelAdapter):
 
 
 class _Reading:
-    """One reply on its way through parser and decoder; whatever fails on that way leaves as a `TierError`."""
+    """One call, sent at the first step, and its reply on the way through parser and decoder, batch by batch.
+
+    What the reply is decides how it is read, not what was asked for: servers answer either with either. Whatever fails
+    leaves as a `TierError`. The exchange is closed or settled at the end, after a failure, and by `aclose`.
+    """
 
     __slots__ = (
+        "_adapter",
+        "_asks",
+        "_begun",
         "_chunks",
-        "_codec",
-        "_framing",
+        "_complete",
+        "_ctx",
+        "_decoder",
+        "_exchange",
+        "_failed",
         "_notes",
+        "_over",
         "_parser",
         "_reply",
-        "_secrets",
         "_size",
-        "_streamed",
-        "_whole",
-        "complete",
-        "decoder",
-        "limit",
+        "_stream",
     )
 
-    decoder: Decoder
-    limit: int
-    _parser: _Parser | None
+    _chunks: AsyncIterator[bytes]
+    _decoder: Decoder
+    _reply: Reply
 
-    def __init__(
-        self,
-        codec: Codec,
-        request: Request,
-        *,
-        reply: Reply,
-        chunks: AsyncIterator[bytes],
-        secrets: Callable[[], Iterable[str]],
-    ) -> None:
-        self._codec = codec
-        self._notes = request.notes
-        self._secrets = secrets
-        self._streamed, self._framing = request.call.stream, request.call.framing
-        self._reply, self._chunks = reply, chunks
-        self._whole = False
-        self._size = 0
-        self._parser = None
-        self.complete = False
+    def __init__(self, adapter: WireAdapter, ctx: GenerateContext, *, stream: bool) -> None:
+        self._adapter = adapter
+        self._ctx = ctx
+        self._stream = stream
+        self._exchange: AbstractAsyncContextManager[Reply] | None = None
+        self._parser: _Parser | None = None
+        self._notes: tuple[Note, ...] = ()
+        self._failed: TierError | None = None
+        self._size = self._asks = 0
+        self._begun = self._complete = self._over = False
 
-    async def frames(self) -> Iterable[Frame] | None:
-        """The frames in the next bytes; None at the end of the body, or of the reply.
+    def __aiter__(self) -> _Reading:
+        return self
+
+    # No generator, and the one coroutine of a read: each level costs as much as all that is done in it.
+    async def __anext__(self) -> list[Event]:
+        """The events of the next bytes that complete any."""
+        batch: list[Event] = []
+        frames: Iterable[Frame] | None
+        try:
+            try:
+                while not self._over:
+                    frames = None
+                    if not self._begun:
+                        frames = await self._first()
+                    elif self._parser is not None and not self._decoder.done:
+                        try:
+                            chunk = await self._chunks.__anext__()
+                        except StopAsyncIteration:
+                            pass
+                        else:
+                            self._count(chunk)
+                            frames = self._parser.feed(chunk)
+                    if frames is not None and self._asks:
+                        frames = self._named(frames)
+                    batch = self._end() if frames is None else self._batch(frames)
+                    if batch:
+                        return batch
+                failure, self._failed = self._failed, None
+                if failure is not None:
+                    raise failure from failure.__cause__
+                await self._leave()
+            finally:
+                if not batch:
+                    self._over = True
+                    await self._leave(*sys.exc_info())
+        except TierError as error:
+            # What arrived may repeat the key, and the error keeps this frame, as parser and decoder may the error.
+            frames, chunk, failure = None, b"", None
+            self._parser = self._decoder = None  # type: ignore[assignment]
+            del self
+            raise error.with_traceback(None) from error.__cause__
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Close the exchange; harmless twice."""
+        self._over, self._failed = True, None
+        await self._leave()
+
+    async def _leave(self, *failure: Any) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            return
+        try:
+            await close(self._chunks)
+            if self._complete and self._reply.ended is not Ended.FRAMED:
+                await self._reply.settle()
+        finally:
+            await exchange.__aexit__(*(failure or (None, None, None)))
+
+    async def _send(self) -> str:
+        """Have the call accepted, with a new key if that of the moment was refused; give how a stream is framed."""
+        adapter, self._begun = self._adapter, True
+        request = adapter._encoded(self._ctx, stream=self._stream)
+        # It may be large, and a reply take long.
+        self._ctx = _EMPTY
+        for last in (False, True):
+            exchange = await adapter._exchange(request, refresh=last)
+            reply = self._reply = await exchange.__aenter__()
+            self._exchange, self._chunks = exchange, reply.chunks()
+            if await adapter._accepted(reply, request, last=last):
+                break
+            await self._leave()
+        if hooks.listening():
+            self._asks = _MOST_ASKED
+            self._chunks = adapter._heard(self._chunks, adapter._url(request))
+        self._notes, self._stream = request.notes, request.call.stream
+        return request.call.framing
+
+    def _count(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        if self._size > self._adapter.max_reply_bytes:
+            raise too_large(self._adapter.max_reply_bytes)
+
+    async def _first(self) -> Iterable[Frame]:
+        """The frames in the first bytes, which tell what the reply is: the one of a document is all of it.
 
         Raises:
             ProtocolError: the first bytes are neither of a stream nor of a document; an event, or all, is too large.
             TransientError: it is a document that was cut.
         """
-        parser = self._parser
-        if parser is None:
-            return None if self._whole else await self._first()
-        if self.decoder.done:
-            return None
-        try:
-            chunk = await self._chunks.__anext__()
-        except StopAsyncIteration:
-            return None
-        self._count(chunk)
-        return parser.feed(chunk)
-
-    def _count(self, chunk: bytes) -> None:
-        self._size += len(chunk)
-        if self._size > self.limit:
-            raise too_large(self.limit)
-
-    async def _first(self) -> Iterable[Frame]:
-        """The frames in the first bytes, which tell what the reply is: the one of a document is all of it."""
-        reply, chunks = self._reply, self._chunks
+        framing = await self._send()
+        adapter, reply, chunks = self._adapter, self._reply, self._chunks
         kind = reply.headers.get("content-type", "")
-        first = await first_bytes(kind, chunks, limit=self.limit)
+        first = await first_bytes(kind, chunks, limit=adapter.max_reply_bytes)
         self._count(first)
-        whole = self._whole = is_document(
-            kind, first, streamed=self._streamed, framing=self._framing, secrets=self._secrets(), status=reply.status
+        whole = is_document(
+            kind, first, streamed=self._stream, framing=framing, secrets=adapter.keys.secrets(), status=reply.status
         )
-        self.decoder = self._codec.decoder(whole=whole)
+        self._decoder = adapter.codec.decoder(whole=whole)
         if not whole:
-            parser = self._parser = _PARSERS[self._framing](min(self.limit, MOST_BYTES))
+            parser = self._parser = _PARSERS[framing](min(adapter.max_reply_bytes, MOST_BYTES))
             return parser.feed(first)
         pieces = [first]
         async for chunk in chunks:
@@ -313,39 +331,50 @@ class _Reading:
             raise TransientError(f"the reply was cut after {len(frame.data)} bytes")
         return (frame,)
 
-    def end(self) -> tuple[list[Event], TierError | None]:
-        """The events that are due at the end, the encoder's notes first in the finish's own; or what is wrong there."""
-        decoder, notes = self.decoder, self._notes
-        batch: list[Event] = []
-        if self._parser is not None and not decoder.done:
-            # A last frame that was cut is no frame: whether the reply is complete without it, the decoder knows.
-            batch, failure = self.batch([frame for frame in self._parser.close() if _is_whole(frame)])
-            if failure is not None:
-                return batch, failure
-        try:
-            events = list(decoder.close(Ended.FRAMED if decoder.done else self._reply.ended))
-        except _FAULTS as error:
-            return batch, self.failure(error)
-        self.complete = True
-        batch += (_with_notes(event, notes) if notes and isinstance(event, Finish) else event for event in events)
-        return batch, None
+    def _named(self, frames: Iterable[Frame]) -> Iterable[Frame]:
+        """The same for those who listen: the reply's id and model are taken out of its first frames."""
+        read = list(frames)
+        known = any(told(frame.data) for frame in read[:_MOST_ASKED])
+        self._asks = 0 if known else max(0, self._asks - len(read))
+        return read
 
-    def batch(self, frames: Iterable[Frame]) -> tuple[list[Event], TierError | None]:
-        """The events in some frames, up to the protocol's own end, and what stopped them before it."""
-        decoder, batch = self.decoder, list[Event]()
+    def _batch(self, frames: Iterable[Frame]) -> list[Event]:
+        """The events in some frames, up to the protocol's own end, or to what is wrong with one of them."""
+        decoder = self._decoder
         decode = decoder.feed
+        batch: list[Event] = []
         for frame in frames:
             try:
                 batch += decode(frame)
             except _FAULTS as error:
-                return batch, self.failure(error, frame)
+                self._over, self._failed = True, self._failure(error, frame)
+                break
             if decoder.done:
                 break
-        return batch, None
+        return batch
 
-    def failure(self, error: Exception, frame: Frame | None = None) -> TierError:
+    def _end(self) -> list[Event]:
+        """The events that are due at the end, the encoder's notes first in the finish's own."""
+        decoder, notes = self._decoder, self._notes
+        batch: list[Event] = []
+        self._over = True
+        if self._parser is not None and not decoder.done:
+            # A last frame that was cut is no frame: whether the reply is complete without it, the decoder knows.
+            batch = self._batch([frame for frame in self._parser.close() if _is_whole(frame)])
+            if self._failed is not None:
+                return batch
+        try:
+            events = list(decoder.close(Ended.FRAMED if decoder.done else self._reply.ended))
+        except _FAULTS as error:
+            self._failed = self._failure(error)
+            return batch
+        self._complete = True
+        batch += (_with_notes(event, notes) if notes and isinstance(event, Finish) else event for event in events)
+        return batch
+
+    def _failure(self, error: Exception, frame: Frame | None = None) -> TierError:
         """The error without keys, which providers repeat in their messages; a decoder's own fault as "protocol"."""
-        secrets = tuple(self._secrets())
+        secrets = tuple(self._adapter.keys.secrets())
         if not isinstance(error, TierError):
             shown = f": {frame.data[:_EXCERPT].decode('utf-8', 'replace')}" if frame is not None else " at the end"
             fault, error = error, ProtocolError(f"the reply is malformed ({type(error).__name__}: {error}){shown}")
@@ -358,25 +387,6 @@ class _Reading:
         error.body = redact(error.body, secrets) if error.body else error.body
         error.code = redact(error.code, secrets) if error.code else error.code
         return error
-
-
-_MOST_ASKED = 8
-
-
-class _HeardReading(_Reading):
-    """The same for those who listen: the reply's id and model are taken out of its first frames."""
-
-    __slots__ = ("_asked",)
-
-    async def frames(self) -> Iterable[Frame] | None:
-        frames = await super().frames()
-        asked = getattr(self, "_asked", 0)
-        if frames is None or asked >= _MOST_ASKED:
-            return frames
-        read = list(frames)
-        known = any(told(frame.data) for frame in read[:_MOST_ASKED])
-        self._asked = _MOST_ASKED if known else asked + len(read)
-        return read
 
 
 def no_json_form(error: Exception) -> InvalidRequestError:

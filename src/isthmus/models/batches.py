@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
+from typing import Protocol
 
 from isthmus.models.events import Event
+
+
+class BatchSource(Protocol):
+    """An async iterator of batches of events, none of them empty, that can be closed."""
+
+    def __aiter__(self) -> AsyncIterator[Sequence[Event]]: ...
+
+    def __anext__(self) -> Awaitable[Sequence[Event]]: ...
+
+    async def aclose(self) -> None:
+        """Close it; harmless twice."""
 
 
 class Batches:
     """An async iterator of events that keeps them together for whoever hands them on: a level costs once a batch.
 
     Args:
-        batches: an async generator of batches of events, none of them empty; closed with this.
+        batches: what they come from; closed with this.
     """
 
     __slots__ = ("_single", "batches")
 
-    def __init__(self, batches: AsyncGenerator[Sequence[Event], None]) -> None:
+    def __init__(self, batches: BatchSource) -> None:
         self.batches = batches
         self._single: AsyncGenerator[Event, None] | None = None
 
@@ -39,7 +51,7 @@ class Batches:
         await self.batches.aclose()
 
 
-async def _singly(batches: AsyncGenerator[Sequence[Event], None]) -> AsyncGenerator[Event, None]:
+async def _singly(batches: BatchSource) -> AsyncGenerator[Event, None]:
     try:
         async for batch in batches:
             for event in batch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import aclosing, nullcontext
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +16,9 @@ from isthmus.adapters.anthropic.server import ANTHROPIC, MessagesServer
 from isthmus.adapters.base import ModelCapabilities
 from isthmus.adapters.codec import Request, Transport
 from isthmus.adapters.drive import WireAdapter
+from isthmus.models.batches import BatchSource
 from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.events import Event
 from isthmus.transport.http import HttpTransport
 from isthmus.wire.call import WireCall
 
@@ -132,10 +134,14 @@ class AnthropicAdapter(WireAdapter):
     def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
         return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())
 
-    @asynccontextmanager
-    async def _open(self, request: Request) -> AsyncGenerator[Any, None]:
+    def _batches(self, ctx: GenerateContext, *, stream: bool) -> BatchSource:
+        batches = super()._batches(ctx, stream=stream)
         lookup = self._lookup
-        beside = lookup.beside() if lookup is not None and lookup.due else nullcontext()
-        async with beside, super()._open(request) as reading:
-            del request
-            yield reading
+        return batches if lookup is None or not lookup.due else _beside(lookup, batches)
+
+
+async def _beside(lookup: ModelLookup, batches: BatchSource) -> AsyncGenerator[Sequence[Event], None]:
+    """The same, while the model's limits are asked for."""
+    async with lookup.beside() if lookup.due else nullcontext(), aclosing(batches):
+        async for batch in batches:
+            yield batch

@@ -177,10 +177,10 @@ class LangServeAdapter(WireAdapter):
         """Whether `/stream_events` is to be asked: switched on, and not known to be missing."""
         return self.stream_events and self._configuration not in _without_streams
 
-    async def _batches(self, ctx: GenerateContext) -> AsyncGenerator[Sequence[Event], None]:
+    async def _batches(self, ctx: GenerateContext, *, stream: bool) -> AsyncGenerator[Sequence[Event], None]:
         """The reply's events; from `/invoke` where `/stream_events` turns out not to be published."""
         for _ in range(2):
-            source = super()._batches(ctx)
+            source = super()._batches(ctx, stream=stream)
             try:
                 async for batch in source:
                     yield batch
