@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -89,10 +89,10 @@ class Source:
         events = self._events(adapter, ctx)
         return observed(events, adapter, ctx=ctx) if hooks.listening() else events
 
-    async def whole(self, adapter: Any, ctx: GenerateContext) -> StepResult:
+    def whole(self, adapter: Any, ctx: GenerateContext) -> Awaitable[StepResult]:
         """The whole reply of one call: a whole reply from a whole reply, else from a stream."""
         answer = self._answer(adapter, ctx)
-        return await (asked(answer, adapter, ctx=ctx) if hooks.listening() else answer)
+        return asked(answer, adapter, ctx=ctx) if hooks.listening() else answer
 
     def _events(self, adapter: Any, ctx: GenerateContext) -> AsyncIterator[Any]:
         if self._stream == "stream":
@@ -103,13 +103,13 @@ class Source:
         opened = {"stream_with_tools": self._chat_stream, "stream_response": self._model_stream, None: self._one_shot}
         return opened[self._stream](adapter, ctx)
 
-    async def _answer(self, adapter: Any, ctx: GenerateContext) -> StepResult:
+    def _answer(self, adapter: Any, ctx: GenerateContext) -> Awaitable[StepResult]:
         if self.settled:
-            return await bound(self.written["generate"], adapter)(ctx)  # type: ignore[no-any-return]
+            return bound(self.written["generate"], adapter)(ctx)  # type: ignore[no-any-return]
         ways = {"generate": self._generated, "chat": self._chatted, "get_response": self._responded}
         if self._whole is None:
-            return await consume_stream(self._events(adapter, ctx))
-        return await ways[self._whole](adapter, ctx)
+            return consume_stream(self._events(adapter, ctx))
+        return ways[self._whole](adapter, ctx)
 
     async def _one_shot(self, adapter: Any, ctx: GenerateContext) -> AsyncIterator[Event]:
         for event in events_of(await self._answer(adapter, ctx)):
