@@ -117,7 +117,7 @@ class Endpoint:
     def capabilities(self, model: str, *tables: Mapping[str, Any] | None) -> ModelCapabilities:
         """What a model can do: by the first table that says so, at last by what is known of its family."""
         found = capabilities_from_limits(model, self.models)
-        for table in reversed(tables):
+        for table in filter(None, reversed(tables)):
             found = capabilities_from_limits(model, table, base=found)
         return found
 

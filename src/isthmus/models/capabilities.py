@@ -78,11 +78,15 @@ def capabilities_from_limits(
     found: dict[str, Any] = {}
     name = (model or "").lower()
     tables: Mapping[Any, Any] = limits if isinstance(limits, Mapping) else {}
-    for key in sorted((key for key in tables if isinstance(key, str)), key=lambda key: (len(key), key)):
+    for key in sorted([key for key in tables if isinstance(key, str) and key.lower() in name], key=_specific):
         entry = tables[key]
-        if key.lower() in name and isinstance(entry, Mapping):
+        if isinstance(entry, Mapping):
             found.update({field: _READERS[field](value) for field, value in entry.items() if field in _READERS})
-    return replace(base or ModelCapabilities(), **found)
+    return ModelCapabilities(**found) if base is None else replace(base, **found)
+
+
+def _specific(key: str) -> tuple[int, str]:
+    return len(key), key
 
 
 def apply_thinking(
