@@ -191,22 +191,18 @@ def _connector_class() -> type[aiohttp.TCPConnector]:
     return Connector
 
 
-async def _request(session: aiohttp.ClientSession, method: str, url: URL, **options: Any) -> aiohttp.ClientResponse:
-    """Send a request, and at once again if its connection had served before and was closed without a byte of a reply.
+def _left_idle(error: Exception) -> bool:
+    """Whether a request found its connection closed without a byte of a reply, and that had served before.
 
     A server may close an idle connection just as a request goes out on it: it has not taken that one up then.
     """
     import aiohttp
 
-    try:
-        return await session.request(method, url, **options)
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        if not _on_a_used_connection.get() or isinstance(error, aiohttp.ClientConnectorError):
-            raise
-        # What had come of a reply is the message here.
-        if isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str):
-            raise
-    return await session.request(method, url, **options)
+    if not _on_a_used_connection.get() or isinstance(error, aiohttp.ClientConnectorError):
+        return False
+    # What had come of a reply is the message here.
+    unheard = isinstance(error, aiohttp.ServerDisconnectedError) and isinstance(error.message, str)
+    return unheard or isinstance(error, aiohttp.ClientOSError)
 
 
 class _Exchange:
@@ -231,16 +227,22 @@ class _Exchange:
         pool = transport._pools.get(asyncio.get_running_loop())
         session = pool.session if pool is not None else await transport._session()
         failure: TierError | None = None
+        merged = merged_headers(call, headers)
         try:
-            response = self._response = await _request(
-                session,
-                call.method,
-                target.url,
-                data=call.body or None,
-                headers=merged_headers(call, headers),
-                allow_redirects=False,
-                proxy=target.proxy,
-            )
+            for again in (False, True):
+                try:
+                    response = self._response = await session.request(
+                        call.method,
+                        target.url,
+                        data=call.body or None,
+                        headers=merged,
+                        allow_redirects=False,
+                        proxy=target.proxy,
+                    )
+                    break
+                except _broken() as error:
+                    if again or not _left_idle(error):
+                        raise
         except _broken(ValueError) as error:
             # The client's errors and frames hold headers and proxies, keys included: nothing of them goes on.
             failure = _failure(error, parts_of(self._url))
@@ -288,10 +290,10 @@ class HttpReply:
         self.status = response.status
         self.ended = Ended.BROKEN
         self._over = False
-        headers: dict[str, str] = {}
-        for name, value in response.headers.items():
-            name = name.lower()
-            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        sent = response.headers
+        headers = {name.lower(): value for name, value in sent.items()}
+        if len(headers) != len(sent):
+            headers = {name: ", ".join(sent.getall(name)) for name in headers}
         self.headers: Mapping[str, str] = headers
 
     def chunks(self) -> HttpReply:
