@@ -15,7 +15,6 @@ _BARE = frozenset({"end", "error"})
 _NAMES_KEPT = 256
 
 _CR, _LF = b"\r\n"
-_EMPTY = len(b"data: \n\n")
 
 _new = tuple.__new__
 _FRAME, _NO_EVENT = repeat(Frame), repeat("")
@@ -66,8 +65,13 @@ class SSEParser:
         Raises:
             ProtocolError: an event is larger than the limit.
         """
-        if self._between and data[-2:] == b"\n\n" and len(data) <= self._limit:
-            frames = _usual(data)
+        if self._between and len(data) <= self._limit:
+            # One event that came alone: each call and each slice here is dear beside what the event costs.
+            line, _, rest = data.partition(b"\n")
+            if rest == b"\n" and line[:6] == b"data: " and _CR not in line and line != b"data: ":
+                self._lead = None
+                return [_new(Frame, (line[6:], ""))]
+            frames = _usual(data) if rest[-2:] == b"\n\n" else None
             if frames is not None:
                 self._lead = None
                 return frames
@@ -84,7 +88,7 @@ class SSEParser:
         if _CR in data:
             self._cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if b"\n" not in data:
+        if _LF not in data:
             self._keep(data)
             return []
         if self._tail:
@@ -144,7 +148,7 @@ class SSEParser:
                 if event[:7] == b"event: ":
                     head, _, line = event.partition(b"\n")
                     name = names.get(head, "")
-                if line[:7] == b"data: {" and b"\n" not in line and (name or line is event):
+                if line[:7] == b"data: {" and _LF not in line and (name or line is event):
                     frames.append(_new(Frame, (line[6:], name)))
                     continue
             for line in event.split(b"\n"):
@@ -214,8 +218,6 @@ def _usual(data: bytes) -> list[Frame] | None:
     # A byte is looked for by its number: several times faster here than by bytes.
     if data[:6] != b"data: " or _CR in data:
         return None
-    if data.find(_LF) == len(data) - 2:
-        return [_new(Frame, (data[6:-2], ""))] if len(data) > _EMPTY else None
     values = data[6:-2].split(b"\n\ndata: ")
     if data.count(_LF) != 2 * len(values) or not all(values):
         return None
