@@ -89,7 +89,7 @@ class Watchdog:
         self._started = self.since = monotonic()
         self.task = self._home = _running_task(loop)
         self._baseline = self.task.cancelling() if self.task is not None else 0
-        self._arm(self._limit())
+        self._begin()
 
     def rest(self, left: float | None = None) -> None:
         """Time nothing but what is left for all of it, in seconds, until the next `restart`."""
@@ -109,7 +109,14 @@ class Watchdog:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
-        self._arm(self._limit())
+        self._begin(left)
+
+    def _begin(self, left: float | None = None) -> None:
+        """Look again as soon as any limit may be over: an event may come at once, and `idle` count from then on."""
+        times = self._timeouts
+        due = [t for t in (times.first_content, times.idle, times.total, left) if t is not None]
+        if due and self._loop is not None:
+            self._handle = self._loop.call_later(max(min(due), 0.001), self._tick)
 
     def stop(self) -> None:
         """Disarm it; an interruption that somebody else caught is taken back."""
