@@ -79,10 +79,7 @@ class _AttemptsSlot:
     @property
     def attempts(self) -> tuple[Any, ...]:
         """Every try that a chain made for it, failed ones too (`isthmus.chain.Attempt`); () outside of chains."""
-        try:
-            return self._attempts  # type: ignore[attr-defined,no-any-return]
-        except AttributeError:
-            return ()
+        return getattr(self, "_attempts", ())
 
 
 class _BothSlots(RawSlot):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any
 
 from isthmus.errors import ProtocolError, TierError, UnclassifiedError
@@ -155,18 +156,20 @@ def to_usage(value: Any) -> Usage | None:
     """
     if value is None:
         return None
-    if isinstance(value, Mapping):
-        value = Usage(**_fields(value, Usage.__struct_fields__, "usage"))
-    if not isinstance(value, Usage):
+    if isinstance(value, Usage):
+        usage = value
+    elif isinstance(value, Mapping):
+        usage = Usage(**_fields(value, Usage.__struct_fields__, "usage"))
+    else:
         raise ProtocolError(f"usage: must be a Usage or a dict, not {type(value).__name__}")
-    for name in _COUNTS:
-        count = getattr(value, name)
+    for at, count in enumerate(_counts(usage)):
         if count is not None and not (type(count) is int and count >= 0):
-            raise ProtocolError(f"usage: {name!r} must be a whole number of tokens, not {count!r}")
-    return value
+            raise ProtocolError(f"usage: {_COUNTS[at]!r} must be a whole number of tokens, not {count!r}")
+    return usage
 
 
 _COUNTS = tuple(name for name in Usage.__struct_fields__ if name not in ("estimated", "raw"))
+_counts = attrgetter(*_COUNTS)
 
 
 def to_finish_reason(value: Any, what: str = "finish") -> str:
@@ -321,6 +324,9 @@ def _content(events: Iterable[Event], notes: list[Note]) -> tuple[Text | Call, .
     return tuple(content)
 
 
+_SETTLED = frozenset((FinishReason.TOOL_CALLS, FinishReason.ERROR_POST))
+
+
 def settle(finish: str, events: tuple[Any, ...], *, notes: tuple[Note, ...]) -> tuple[str, tuple[Note, ...]]:
     """The finish that the content calls for: any whole call runs, whatever the reason says.
 
@@ -328,7 +334,7 @@ def settle(finish: str, events: tuple[Any, ...], *, notes: tuple[Note, ...]) -> 
         ProtocolError: "tool-calls" without a call.
     """
     has_calls = Call in map(type, events)
-    if finish in (FinishReason.TOOL_CALLS, FinishReason.ERROR_POST):
+    if finish in _SETTLED:
         if finish == FinishReason.TOOL_CALLS and not has_calls:
             raise ProtocolError("finish 'tool-calls' without a call")
         return finish, notes

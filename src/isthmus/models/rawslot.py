@@ -15,10 +15,7 @@ class RawSlot:
     @property
     def raw(self) -> Frame | None:
         """The frame that this event came from, or None where it was made here."""
-        try:
-            return self._raw  # type: ignore[attr-defined,no-any-return]
-        except AttributeError:
-            return None
+        return getattr(self, "_raw", None)
 
 
 set_raw = RawSlot._raw.__set__  # type: ignore[attr-defined]
