@@ -237,7 +237,7 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                 async for item in inner.batches if batched else inner:
                     batch = item if batched else (item,)
                     texts = [event.text for event in batch if type(event) is Text and type(event.text) is str]
-                    if drain is None and len(texts) == len(batch):
+                    if len(texts) == len(batch) and (drain is None or drain.passes(batch, texts)):
                         if fresh and any(texts):
                             fresh = False
                             call.commit()

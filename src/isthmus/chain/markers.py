@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -140,6 +140,13 @@ class MarkerDrain:
         self._open: _Open | None = None
         self._said: list[Text | Call] = []
         self._changed = False
+
+    def passes(self, events: Sequence[Event], texts: Sequence[str]) -> bool:
+        """Take texts that came together, if nothing in them concerns a marker and all go out as they are."""
+        if self._held or self._search("".join(texts)) is not None:
+            return False
+        self._said += cast("Sequence[Text]", events)
+        return True
 
     def take(self, event: Event) -> Iterable[Event]:
         """What goes out for an event that came in; text that may belong to a marker waits."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -48,6 +48,15 @@ class Renderer(Protocol):
 
 class Drain(Protocol):
     """Takes the markers of one reply out of its text."""
+
+    def passes(self, events: Sequence[Event], texts: Sequence[str]) -> bool:
+        """Take texts that came together, if nothing in them concerns a marker and all go out as they are.
+
+        Args:
+            events: what came, all of it text.
+            texts: the text of each.
+        """
+        ...
 
     def take(self, event: Event) -> Iterable[Event]:
         """What goes out for an event that came in; a `Finish` or a `Call` flushes what is held."""
