@@ -106,17 +106,22 @@ class Watchdog:
         self._timeouts = timeouts
         self._started = self.since = monotonic()
         self._until = None if left is None else self._started + left
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
         self._begin(left)
 
     def _begin(self, left: float | None = None) -> None:
         """Look again as soon as any limit may be over: an event may come at once, and `idle` count from then on."""
         times = self._timeouts
         due = [t for t in (times.first_content, times.idle, times.total, left) if t is not None]
-        if due and self._loop is not None:
-            self._handle = self._loop.call_later(max(min(due), 0.001), self._tick)
+        loop, handle = self._loop, self._handle
+        if not due or loop is None:
+            return
+        wait = max(min(due), 0.001)
+        if handle is not None:
+            if handle.when() <= loop.time() + wait:
+                # It looks again in time by itself, and knows then what to look for.
+                return
+            handle.cancel()
+        self._handle = loop.call_later(wait, self._tick)
 
     def stop(self) -> None:
         """Disarm it; an interruption that somebody else caught is taken back."""
