@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.models.jsontext import Raw, WrittenFloat, as_it_came, dumps, loads, strictly
+from isthmus.models.jsontext import Raw, WrittenFloat, as_it_came, dumps, fields, items, loads, members, strictly
 
 HUGE = 10**30
 _VALUES = st.recursive(
@@ -57,3 +57,20 @@ def test_what_a_model_writes_is_read_strictly_and_written_as_it_came() -> None:
         strictly('{"a":NaN}')
     assert as_it_came(loads('{"a":[NaN]}')) == '{"a": [NaN]}'
     assert as_it_came({"a": HUGE}) == f'{{"a":{HUGE}}}'
+
+
+def test_what_a_server_sent_is_split_whatever_stands_in_it() -> None:
+    """F30: half a surrogate pair or a NaN spoils neither an object nor an array; strictly read they are no JSON."""
+    odd = b'{"a":"\\ud83d","b":NaN,"c":[1.5]}'
+    with pytest.raises(ValueError, match="JSON object"):
+        fields(odd)
+    assert {name: loads(raw) for name, raw in members(odd).items() if name != "b"} == {"a": "\ud83d", "c": [1.5]}
+    assert [loads(raw) for raw in items(b'["\\ud83d",{"a":1}]')] == ["\ud83d", {"a": 1}]
+    assert members(b'{"a": 1.10}') == {"a": Raw(b"1.10")}
+    assert items(b'[ {"a": 1.10}]') == [Raw(b'{"a": 1.10}')]
+    for wrong in (b"[1]", b"x", b"7"):
+        with pytest.raises(ValueError, match=r"JSON object|Expecting"):
+            members(wrong)
+    for wrong in (b'{"a":1}', b"x", b"7"):
+        with pytest.raises(ValueError, match=r"JSON array|Expecting"):
+            items(wrong)

@@ -53,9 +53,7 @@ def decode(pieces: Iterable[bytes], *, ended: Ended = Ended.FRAMED) -> list[Even
     events: list[Event] = []
     for piece in pieces:
         for frame in parser.feed(piece):
-            events += decoder.feed(frame)
-        if decoder.done:
-            break
+            events += () if decoder.done else decoder.feed(frame)
     if not decoder.done:
         for frame in parser.close():
             events += decoder.feed(frame)

@@ -82,19 +82,31 @@ class Mutant(NamedTuple):
         where: the function or the constant in which it is changed.
         line: the line of the change.
         what: the change, and the code that it was made to.
-        source: the whole module, changed.
+        place: which node is changed, in the order of `_order`.
+        other: what takes its place.
     """
 
     module: str
     where: str
     line: int
     what: str
-    source: str
+    place: int
+    other: ast.AST
 
     @property
     def key(self) -> str:
         """What it is known by, whatever line it stands on."""
         return f"{self.module}:{self.where}: {self.what}"
+
+    @property
+    def source(self) -> str:
+        """The whole module, changed."""
+        tree = ast.parse(_path(self.module).read_text(encoding="utf-8"))
+        return ast.unparse(ast.fix_missing_locations(_Swap(self.place, self.other).visit(tree)))
+
+
+def _path(module: str) -> Path:
+    return (SRC / module.replace(".", "/")).with_suffix(".py")
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, Any]]:
@@ -179,17 +191,15 @@ def _idle(tree: ast.Module) -> set[int]:
 
 def mutants(module: str) -> list[Mutant]:
     """Every mutant of one module."""
-    path = (SRC / "isthmus" / module.replace(".", "/")).with_suffix(".py")
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    module = f"isthmus.{module}"
+    tree = ast.parse(_path(module).read_text(encoding="utf-8"))
     idle, made = _idle(tree), []
     for place, (node, where) in enumerate(_order(tree)):
         if id(node) in idle:
             continue
         for what, other in changes(node):
-            changed = _Swap(place, other).visit(copy.deepcopy(tree))
-            source = ast.unparse(ast.fix_missing_locations(changed))
             told = f"{what}: {ast.unparse(node)[:70]!r}"
-            made.append(Mutant(f"isthmus.{module}", where, getattr(node, "lineno", 0), told, source))
+            made.append(Mutant(module, where, getattr(node, "lineno", 0), told, place, other))
     return made
 
 

@@ -45,9 +45,10 @@ def _builtin(value: Any) -> Any:
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder(enc_hook=_builtin).encode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-def loads(data: bytes | str) -> Any:
+def loads(data: bytes | str | msgspec.Raw) -> Any:
     """Decode JSON.
 
     Falls back to the standard library for what msgspec refuses and servers send: `1e400`, `NaN`, lone surrogates.
@@ -111,6 +112,36 @@ def fields(data: bytes | str | msgspec.Raw) -> dict[str, msgspec.Raw]:
         return _decode_fields(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"not a JSON object: {error}") from None
+
+
+def members(data: bytes | str | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """The same of what a server sent: as `loads` does, it lets through what msgspec refuses.
+
+    Raises:
+        ValueError: not a JSON object.
+    """
+    try:
+        return fields(data)
+    except ValueError:
+        value = loads(data)
+        if not isinstance(value, dict):
+            raise
+        return {key: Raw(json.dumps(item).encode()) for key, item in value.items()}
+
+
+def items(data: bytes | str | msgspec.Raw) -> list[msgspec.Raw]:
+    """The elements of a JSON array that a server sent, each still undecoded; read as `members` reads.
+
+    Raises:
+        ValueError: not a JSON array.
+    """
+    try:
+        return _decode_items(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = loads(data)
+        if not isinstance(value, list):
+            raise ValueError(f"not a JSON array but {type(value).__name__}") from None
+        return [Raw(json.dumps(item).encode()) for item in value]
 
 
 def utf8(data: bytes) -> bytes:

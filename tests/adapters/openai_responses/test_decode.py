@@ -332,8 +332,8 @@ def test_an_object_that_is_no_response_is_malformed() -> None:
     """A whole reply without output is none of this API."""
     with pytest.raises(ProtocolError, match="no output"):
         decode([Frame(b'{"id":"resp_1","object":"response.deleted","deleted":true}')], whole=True)
-    with pytest.raises(ProtocolError, match="empty"):
-        decode([], whole=True)
+    with pytest.raises(ProtocolError, match="malformed"):
+        decode([Frame(b"")], whole=True)
 
 
 def test_missing_usage_stays_missing() -> None:

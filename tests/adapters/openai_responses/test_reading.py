@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from isthmus.adapters.openai_responses import ResponseError
+from isthmus.adapters.openai_responses.errors import failure_of
+from isthmus.adapters.openai_responses.reading import response_error
 from isthmus.conformance.live import Peer, live_server
-from isthmus.errors import ErrorClass
+from isthmus.errors import ErrorClass, RefusedError, TierError, TransientError
 from isthmus.models import Tools, as_tool
 from isthmus.models.dialects import legal_name
 from isthmus.models.responses import ModelStreamEvent
@@ -204,3 +206,24 @@ async def test_a_successor_inherits_the_declarations_of_its_predecessor() -> Non
         await talk.turn(steer, tools=Tools([look]))
         await talk.turn(tools=Tools([]))
     assert calls(talk.events) == [("c1", "look", '{"x": 1}')]
+
+
+def test_a_response_error_is_of_the_class_that_it_stands_for() -> None:
+    """It is a `TierError` with the class, status and code of the failure, and the native response."""
+    native = {"status": "failed", "error": {"code": "server_error", "message": "x"}}
+    error = response_error("x", native, of=failure_of(native["error"]))
+    assert isinstance(error, ResponseError)
+    assert isinstance(error, TierError)
+    assert (error.error_class, error.status, error.code) == ("transient", 500, "server_error")
+    assert error.response is native
+    assert error.error == native["error"]
+    assert response_error("x", None, of=RefusedError("no")).error_class == "refused"
+
+
+def test_the_error_of_an_event_is_found_too() -> None:
+    """An event holds its error in its response, or beside it."""
+    inner = {"code": "c", "message": "m"}
+    assert response_error("x", {"type": "error", "error": inner}).error == inner
+    flat = {"type": "error", "code": "c", "message": "m"}
+    assert response_error("x", flat).error == flat
+    assert response_error("x", None, of=TransientError("cut")).error is None

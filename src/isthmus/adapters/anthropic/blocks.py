@@ -11,6 +11,8 @@ import msgspec
 
 from isthmus.errors import ProtocolError
 from isthmus.models.jsontext import Raw, dumps, fields, loads, strictly
+from isthmus.models.jsontext import items as items
+from isthmus.models.jsontext import members as members
 
 INVALID_JSON = "INVALID_JSON"
 """The member under which arguments that are not JSON go back; Messages API, fine-grained tool streaming, 2026-11."""
@@ -18,38 +20,6 @@ INVALID_JSON = "INVALID_JSON"
 _TEXT_KEYS = frozenset({"type", "text", "citations"})
 _CALL_KEYS = frozenset({"type", "id", "name", "input"})
 _NOTHING = (b"null", b"[]")
-
-_decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-
-def items(data: bytes | msgspec.Raw) -> list[msgspec.Raw]:
-    """The elements of a JSON array, each still undecoded.
-
-    Raises:
-        ValueError: not a JSON array.
-    """
-    try:
-        return _decode_items(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        value = json.loads(bytes(data))
-        if not isinstance(value, list):
-            raise ValueError(f"not a JSON array but {type(value).__name__}") from None
-        return [Raw(json.dumps(item).encode()) for item in value]
-
-
-def members(data: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-    """The members of a JSON object, each still undecoded; a lone surrogate, which msgspec refuses, is let through.
-
-    Raises:
-        ValueError: not a JSON object.
-    """
-    try:
-        return fields(data)
-    except ValueError:
-        value = json.loads(bytes(data))
-        if not isinstance(value, dict):
-            raise
-        return {key: Raw(json.dumps(item).encode()) for key, item in value.items()}
 
 
 def string(value: msgspec.Raw | None, what: str) -> str:

@@ -177,7 +177,8 @@ class Calls:
             slot.append(text)
         if slot.custom or not (text or learned):
             return None
-        return framed(CallDelta(slot.at, slot.shown_id, self._told(slot.name), text), frame)  # type: ignore[no-any-return]
+        name = slot.name and self._names.get(slot.name, slot.name)
+        return framed(CallDelta(slot.at, slot.shown_id, name, text), frame)  # type: ignore[no-any-return]
 
     def _learn(self, slot: _Slot, part: _Fragment, frame: Frame) -> bool:
         """Note the labels; says whether there was a new one."""
@@ -198,17 +199,12 @@ class Calls:
         self._last = slot
         return learned
 
-    def _told(self, name: str | None) -> str | None:
-        return name if name is None else self._names.get(name, name)
-
     def _new(self, part: _Fragment) -> _Slot:
         slot = _Slot(len(self._slots), part.custom)
         self._slots.append(slot)
         return slot
 
     def _owner(self, index: str | None) -> _Slot | None:
-        if index is None:
-            return None
         return next((slot for slot in reversed(self._slots) if index in slot.indexes), None)
 
     def _find(self, part: _Fragment) -> _Slot | None:
@@ -230,7 +226,6 @@ class Calls:
 
     def _new_namesake(self, part: _Fragment, slot: _Slot) -> _Slot:
         """The second call to the same tool, whose name came alone."""
-        slot.again = False
         fresh = self._new(part)
         fresh.name = slot.name
         return fresh
@@ -264,19 +259,15 @@ class Calls:
     def _opens(self, slot: _Slot, part: _Fragment) -> bool:
         """Whether a name that arrives at a call begins another one."""
         same = part.name == slot.name
-        if slot.name is None or (same and not slot.complete):
-            return False
-        if not slot.pieces:
-            return True
-        if not slot.complete:
+        opens = slot.name is not None and (slot.complete or not same)
+        if opens and slot.pieces and not slot.complete:
             raise ProtocolError(
                 f"tool_calls: {part.name!r} arrives in the middle of the call to {slot.name!r} "
                 f"({slot.text[-80:]!r} + {part.arguments[:80]!r}), and no id or index tells them apart"
             )
-        if same and not part.arguments:
-            slot.again = True
-            return False
-        return True
+        # A name that comes again alone may still be of the call that has it.
+        slot.again = opens and same and not part.arguments
+        return opens and not slot.again
 
     def settle(self, *, cut: bool, doubtful: bool, seed: str) -> Settled:
         """The calls, now that the reply has ended.
@@ -289,8 +280,6 @@ class Calls:
         Raises:
             ProtocolError: a call has arguments and no name.
         """
-        if not self._slots:
-            return Settled([], [], self.notes, [], plain=True)
         done = Settled([], [], self.notes, [], plain=not any(s.extra or s.inner or s.custom for s in self._slots))
         used: set[str] = set()
         for slot in self._slots:
@@ -304,7 +293,7 @@ class Calls:
                 self._lay_aside(slot, done, NoteCode.UNKNOWN_CONTENT, "takes free text and is kept as it came")
                 done.wire.append(slot.wire(slot.wire_id))
             else:
-                self._call(slot, self._identify(slot, used, seed, done), done)
+                self._call(slot, slot.name, call_id=self._identify(slot, used, seed, done), done=done)
         return done
 
     def _lay_aside(self, slot: _Slot, done: Settled, code: NoteCode, why: str) -> None:
@@ -328,10 +317,10 @@ class Calls:
         used.add(call_id)
         return call_id
 
-    def _call(self, slot: _Slot, call_id: str, done: Settled) -> None:
+    def _call(self, slot: _Slot, name: str, *, call_id: str, done: Settled) -> None:
         text = slot.text
         value, problem = parse_arguments(text)
         if problem is not None:
-            done.notes.append(Note(NoteCode.CALL_ARGUMENTS_INVALID, f"{slot.name} {call_id}: {problem}"))
-        done.calls.append(framed(Call(self._told(slot.name) or "", value, call_id, text, problem), slot.frame))
+            done.notes.append(Note(NoteCode.CALL_ARGUMENTS_INVALID, f"{name} {call_id}: {problem}"))
+        done.calls.append(framed(Call(self._names.get(name, name), value, call_id, text, problem), slot.frame))
         done.wire.append(slot.wire(call_id))

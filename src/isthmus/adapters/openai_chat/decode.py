@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -23,7 +23,7 @@ _END = b"[DONE]"
 _EXCERPT = 200
 
 # Those after which a reply of text alone has nothing to settle, as they are usually written.
-_TEXT_FINISHES = {"stop": FinishReason.STOP.value, "length": FinishReason.LENGTH.value}
+_TEXT_FINISHES: dict[str | None, str] = {"stop": FinishReason.STOP.value, "length": FinishReason.LENGTH.value}
 # Reasons that say that generation failed, and the status they stand for.
 _FAILED: dict[str, int | None] = {"error": None, "network_error": 502, "insufficient_system_resource": 503}
 
@@ -159,18 +159,14 @@ class ChatDecoder:
         return (event,)
 
     def _read(self, frame: Frame) -> Iterable[Event]:
-        if self.done:
-            return ()
         if self._malformed is not None:
             raise self._malformed
         data = frame.data.strip()
-        if not data and frame.event != "error":
-            return ()
         if data == _END:
-            self.done, self._fast = True, None
+            self.done = True
             return ()
-        if self._whole and self._last is None:
-            said = None if frame.event else self._all_text(frame, data)
+        if self._whole:
+            said = self._all_text(frame, data)
             if said is not None:
                 return said
             self._collect()
@@ -186,7 +182,7 @@ class ChatDecoder:
             raise
         said_text = len(events) == 1 and type(events[0]) is Text
         # After a reason the general path must see whether anything follows it.
-        self._fast = _plain_text if said_text and not self._whole and not self._main.reason else None
+        self._fast = _plain_text if said_text and not self._main.reason else None
         return events
 
     def _all_text(self, frame: Frame, data: bytes) -> Iterable[Event] | None:
@@ -197,7 +193,7 @@ class ChatDecoder:
             return None
         text, reason = reply.choices[0].message.content, reply.choices[0].finish_reason
         usage, odd = read_usage(merge_usage(None, exact(reply.usage)) if reply.usage else None)
-        finish = _TEXT_FINISHES.get(reason or "")
+        finish = _TEXT_FINISHES.get(reason)
         if not text or finish is None or usage is None:
             return None
         self._last = frame
@@ -211,7 +207,8 @@ class ChatDecoder:
             error.usage = self._spent()[0]
             raise error
         self._fast = None
-        if not _END.startswith(data):
+        # A blank frame is none, and the end mark may be cut.
+        if self._whole or not _END.startswith(data):
             self._malformed = _malformed("malformed JSON", data)
             self._malformed.usage = self._spent()[0]
         return ()
@@ -249,7 +246,7 @@ class ChatDecoder:
         beside = self._main.diagnostics if key in DIAGNOSTICS or key.startswith("x_") else self._top
         beside[key] = replaced(beside.get(key), item)
 
-    def _take_choices(self, frame: Frame, choices: Iterable[Any]) -> list[Event]:
+    def _take_choices(self, frame: Frame, choices: Sequence[Any]) -> list[Event]:
         events: list[Event] = []
         shared = self._whole and _are_one(choices)
         for at, choice in enumerate(choices):
@@ -290,12 +287,6 @@ class ChatDecoder:
                 if ended is Ended.FRAMED:
                     raise self._malformed
                 raise TransientError("the reply was cut inside a frame")
-            if self._whole and self._last is None:
-                raise (
-                    ProtocolError("the reply is empty")
-                    if ended is Ended.FRAMED
-                    else TransientError("the reply was cut")
-                )
             return self._closed(ended, usage, notes)
         except TierError as error:
             error.usage = usage
@@ -304,7 +295,7 @@ class ChatDecoder:
     def _closed(self, ended: Ended, usage: Usage | None, odd_usage: list[Note]) -> list[Event]:
         main = self._main
         if usage is not None and self.done and not self._others and not self._top and main.is_text:
-            finish = _TEXT_FINISHES.get(main.reason or "")
+            finish = _TEXT_FINISHES.get(main.reason)
             if finish is not None:
                 return [framed(Finish(finish, usage, main.reason, None, None, tuple(odd_usage)), self._last)]
         if not self._seen_main and self._others:
@@ -337,7 +328,7 @@ class ChatDecoder:
         missing = [] if main.reason else [Note(NoteCode.NO_FINISH_REASON, "the reply has no finish reason")]
         if self._whole:
             return missing
-        if self.done and (main.reason or settled.calls or main.has_text):
+        if self.done and (main.reason or settled.calls or main.has_content):
             return missing
         if self.done:
             raise TransientError("the stream ended with neither content nor finish reason")
@@ -393,15 +384,12 @@ def _is_reply(choice: Mapping[str, Any]) -> bool:
     return finish_of(str(choice.get("finish_reason"))) == FinishReason.CONTENT_FILTER
 
 
-def _are_one(choices: Iterable[Any]) -> bool:
+def _are_one(choices: Sequence[Any]) -> bool:
     """Whether the entries are parts of one reply: they have no index, and no two of them say the same kind of thing."""
-    said: list[str] = []
-    for choice in choices:
-        message = choice.get("message") if isinstance(choice, dict) and choice.get("index") is None else None
-        if not isinstance(message, dict):
-            return False
-        said += [key for key, value in message.items() if key != "role" and not hollow(value)]
-    return len(said) == len(set(said))
+    unlabelled = (choice for choice in choices if isinstance(choice, dict) and choice.get("index") is None)
+    messages = [choice["message"] for choice in unlabelled if isinstance(choice.get("message"), dict)]
+    said = [key for message in messages for key, value in message.items() if key != "role" and not hollow(value)]
+    return len(messages) == len(choices) and len(said) == len(set(said))
 
 
 def _has_error(value: Mapping[str, Any]) -> bool:

@@ -54,7 +54,7 @@ class Pieces(list[str]):
     """A text that arrives in pieces."""
 
 
-def merge(old: Any, new: Any, *, key: str = "") -> Any:
+def merge(old: Any, new: Any, *, key: str | None = None) -> Any:
     """What a field amounts to once its next piece has come: texts and lists are continued, objects field by field.
 
     Args:
@@ -62,8 +62,8 @@ def merge(old: Any, new: Any, *, key: str = "") -> Any:
         new: the next piece; null changes nothing.
         key: the field's name; names and types are replaced, not continued.
     """
-    if new is None or old is None:
-        return old if new is None else new
+    if new is None:
+        return old
     if isinstance(old, dict) and isinstance(new, dict):
         for name, item in new.items():
             old[name] = merge(old.get(name), item, key=name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import groupby
 from typing import Any, ClassVar
 
 from isthmus.adapters.openai_chat.calls import Calls, Settled
@@ -38,11 +39,16 @@ DIAGNOSTICS = frozenset(
 )
 _CONTINUED = frozenset(("logprobs", "token_ids"))
 _REASONINGS = frozenset(("reasoning_content", "reasoning", "reasoning_details", "thinking", "thinking_blocks"))
-_NO_FRAME = Frame(b"")
 
 
 class Choice:
     """Collects one choice; a whole message is read by the same methods as a delta."""
+
+    # Of the entry that is being read: its frame, whether it is a message, whether its reasoning was told, its events.
+    _frame: Frame
+    _whole: bool
+    _reasoned: bool
+    _out: list[Event]
 
     def __init__(self, index: int, names: Mapping[str, str] | None = None) -> None:
         self.index = index
@@ -58,10 +64,6 @@ class Choice:
         self._fields: dict[str, Any] = {}
         self._around: dict[str, Any] = {}
         self._snapshot: Mapping[str, Any] | None = None
-        self._frame = _NO_FRAME
-        self._whole = False
-        self._reasoned = False
-        self._out: list[Event] = []
 
     @property
     def refused(self) -> bool:
@@ -69,14 +71,9 @@ class Choice:
         return bool(self._refusals)
 
     @property
-    def has_text(self) -> bool:
-        """Whether any text was said, a refusal included."""
-        return self.refused or bool(self.said)
-
-    @property
-    def said(self) -> str:
-        """The text, without a refusal's."""
-        return "".join([item if isinstance(item, str) else _part_text(item) for item in self.content])
+    def has_content(self) -> bool:
+        """Whether anything was said, a refusal included."""
+        return bool(self.content or self._refusals)
 
     def read(self, choice: Mapping[str, Any], frame: Frame, *, whole: bool) -> list[Event]:
         """The events in one entry of `choices`.
@@ -97,39 +94,32 @@ class Choice:
                 join = merge if key in _CONTINUED else replaced
                 self._around[key] = join(self._around.get(key), value)
         body, is_message = self._body(choice, whole)
-        if body is not None:
-            self._read_body(body, whole=is_message)
+        self._read_body(body, whole=is_message)
         if reason or self._out:
             self.ended = bool(reason)
         return self._out
 
-    def _body(self, choice: Mapping[str, Any], whole: bool) -> tuple[Mapping[str, Any] | None, bool]:
-        """The delta or the message, whichever speaks, and whether it is a message.
+    def _body(self, choice: Mapping[str, Any], whole: bool) -> tuple[Mapping[str, Any], bool]:
+        """The delta or the message, and whether it is a message.
 
         Some servers send both: a stream's deltas then come with the message so far, a whole reply with an empty delta.
+        What only the message says is told at the end.
         """
         delta, message = choice.get("delta"), choice.get("message")
         for said in (delta, message):
             if said is not None and not isinstance(said, Mapping):
                 raise ProtocolError(f"choices: a message must be an object, not {shown(said)}")
-        if delta is None and message is None and isinstance(choice.get("text"), str):
-            return {"content": choice["text"]}, whole
-        if whole and (_says(message) or not _says(delta)):
-            delta = None
-        if isinstance(delta, dict):
-            self._snapshot = message if isinstance(message, Mapping) else self._snapshot
+        if delta is not None:
+            self._snapshot = self._snapshot if message is None else message
             return delta, False
-        if not isinstance(message, Mapping):
-            if message:
-                raise ProtocolError(f"message must be an object, not {type(message).__name__}")
-            return None, False
-        if self.reason and not whole and self.content:
-            return self._rest(message), True
-        return message, True
+        if message is None:
+            return {"content": choice.get("text")}, whole
+        return self._rest(message) if self.reason and not whole else message, True
 
     def _rest(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """What a closing message says beyond the deltas before it."""
-        so_far = {"content": self.said, "refusal": "".join(self._refusals), **joined(self._fields)}
+        said = "".join([item if isinstance(item, str) else _part_text(item) for item in self.content])
+        so_far = {"content": said, "refusal": "".join(self._refusals), **joined(self._fields)}
         rest = dict(message)
         for key, value in message.items():
             old = so_far.get(key)
@@ -142,7 +132,7 @@ class Choice:
     def _read_body(self, body: Mapping[str, Any], *, whole: bool) -> None:
         self._whole, self._reasoned = whole, False
         fields = self._FIELDS
-        if whole and body.get("refusal"):
+        if body.get("refusal"):
             # A refusal's words come after the content's, however the members are ordered.
             body = {key: body[key] for key in sorted(body, key="refusal".__eq__)}
         for key, value in body.items():
@@ -184,7 +174,7 @@ class Choice:
         elif set(part) == {"type", "text"} and part["type"] == "text" and isinstance(part["text"], str):
             self._say(part["text"])
         elif part.get("type") == "refusal":
-            self._refusal("refusal", part.get("refusal"))
+            self._refusal(part["type"], part.get("refusal"))
         else:
             self._odd_part(part)
 
@@ -207,17 +197,15 @@ class Choice:
             self._emit(Text(value))
 
     def _tool_calls(self, key: str, value: Any) -> None:
-        whole = self._whole and not (self.reason and self.content and self.calls)
+        # A closing message repeats the calls of the deltas before it.
+        whole = self._whole and not self.calls
         for item in value if isinstance(value, list) else [] if hollow(value) else [value]:
             preview = self.calls.add(item, self._frame, whole=whole)
             if preview is not None:
                 self._out.append(preview)
 
     def _function_call(self, key: str, value: Any) -> None:
-        if not hollow(value):
-            preview = self.calls.add({"index": key, "function": value}, self._frame, whole=self._whole)
-            if preview is not None:
-                self._out.append(preview)
+        self._tool_calls(key, [{"index": key, "function": value}])
 
     def _reasoning(self, key: str, value: Any) -> None:
         self._reason(text_in(value))
@@ -269,7 +257,8 @@ class Choice:
             said = {key for key, value in self._fields.items() if joined(value)}
             if said & _REASONINGS:
                 said |= _REASONINGS
-            said |= {"content", "refusal"} if self.has_text or self.content else set()
+            said |= {"content"} if self.content else set()
+            said |= {"refusal"} if self._refusals else set()
             said |= {"tool_calls", "function_call"} if self.calls else set()
             rest = {key: value for key, value in self._snapshot.items() if key not in said and not hollow(value)}
             self._read_body(rest, whole=True)
@@ -279,15 +268,13 @@ class Choice:
     def is_text(self) -> bool:
         """Whether nothing but text has come, and nothing beside it."""
         beside = self._fields or self._around or self._refusals or self.diagnostics or self._snapshot is not None
-        if beside or self.calls or self.held or self.notes or self._role != "assistant":
-            return False
-        return self._only_text()
+        more = beside or self.calls or self.held or self.notes or self._role != "assistant"
+        return not more and self._only_text()
 
     def is_plain(self, settled: Settled) -> bool:
         """Whether the neutral form says all that this choice's message says."""
-        if not settled.plain or self._refusals or self._role != "assistant":
-            return False
-        return self._only_text() and all(hollow(joined(value)) for value in self._fields.values())
+        own = self._refusals or self._role != "assistant" or not all(map(hollow, joined(self._fields).values()))
+        return settled.plain and not own and self._only_text()
 
     def message(self, settled: Settled) -> dict[str, Any]:
         """The message of this choice as it must be sent back, unknown fields and all."""
@@ -308,11 +295,9 @@ class Choice:
 
     def natives(self) -> list[Native]:
         """What came beside the message and is worth keeping, by name."""
-        if not self._around and not self._fields:
-            return []
         held = {key: joined(value) for key, value in self._around.items()}
         audio = joined(self._fields.get("audio"))
-        if isinstance(audio, Mapping) and not hollow(audio):
+        if not hollow(audio):
             held["audio"] = audio
         return [Native(DIALECT, key, held[key]) for key in sorted(held)]
 
@@ -322,27 +307,20 @@ class Choice:
         return {"index": self.index, "message": self.message(settled), "finish_reason": self.reason, **around}
 
 
-def _says(body: Any) -> bool:
-    return isinstance(body, Mapping) and any(key != "role" and not hollow(value) for key, value in body.items())
-
-
 def _word(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _part_text(part: Any) -> str:
-    return text_in(part) if isinstance(part, Mapping) and part.get("type") == "text" else ""
+def _part_text(part: Mapping[str, Any]) -> str:
+    return text_in(part) if part.get("type") == "text" else ""
 
 
 def _grouped(content: list[Any]) -> list[Any]:
     """Content parts, with the texts between them as text parts."""
     parts: list[Any] = []
-    for item in content:
-        last = parts[-1] if parts else None
-        if not isinstance(item, str):
-            parts.append(joined(item))
-        elif isinstance(last, dict) and set(last) == {"type", "text"}:
-            last["text"] += item
+    for is_text, items in groupby(content, key=lambda item: isinstance(item, str)):
+        if is_text:
+            parts.append({"type": "text", "text": "".join(items)})
         else:
-            parts.append({"type": "text", "text": item})
+            parts += map(joined, items)
     return parts

@@ -8,7 +8,6 @@ from isthmus.adapters.openai_chat.merge import plain, replaced
 from isthmus.models.events import Note, NoteCode, Usage
 
 _WHOLE_NUMBERS = {int}
-_USUAL = frozenset(("prompt_tokens", "completion_tokens", "total_tokens"))
 
 # Where servers put each count, some of them one level down; the first one that is there wins.
 # Source: recorded replies of 25 servers, 2024-2026.
@@ -32,8 +31,6 @@ def merge_usage(old: dict[str, Any] | None, new: Any) -> dict[str, Any] | None:
     """The usage object after a further one: later counts replace earlier ones, null says nothing (F04)."""
     if not isinstance(new, dict):
         return old
-    if old is None and _plain_counts(new):
-        return new
     merged = dict(old or {})
     for name, value in new.items():
         merged[name] = replaced(merged.get(name), value)
@@ -46,13 +43,9 @@ def _plain_counts(counts: dict[str, Any]) -> bool:
 
 
 def _count(value: Any) -> int | None:
-    if type(value) is int:
-        return value if value >= 0 else None
-    if isinstance(value, bool):
-        return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if isinstance(value, int) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _find(raw: dict[str, Any], places: _Places) -> int | None:
@@ -65,27 +58,15 @@ def _find(raw: dict[str, Any], places: _Places) -> int | None:
     return None
 
 
-def _usual(held: dict[str, Any] | None) -> Usage | None:
-    """The usage in three counts that add up, as many servers write it; None for any other."""
-    if held is None or held.keys() != _USUAL or not _plain_counts(held):
-        return None
-    prompt, output = held["prompt_tokens"], held["completion_tokens"]
-    fit = prompt >= 0 and output >= 0 and held["total_tokens"] == prompt + output
-    return Usage(input_tokens=prompt, output_tokens=output, raw=held) if fit else None
-
-
 def read_usage(held: dict[str, Any] | None) -> tuple[Usage | None, list[Note]]:
     """The counts of a reply, and what was odd about them.
 
     Cached tokens are part of the prompt's, reasoning tokens part of the output's; where the total shows that a server
     counts reasoning apart it is added to the output. Counts that contradict each other are clamped, and noted.
     """
-    usual = _usual(held)
-    if usual is not None:
-        return usual, []
-    raw = held if held and _plain_counts(held) else plain(held) if held else None
-    if not isinstance(raw, dict):
+    if not held:
         return None, []
+    raw = held if _plain_counts(held) else plain(held)
     notes: list[Note] = []
     prompt, output = _find(raw, _PROMPT), _find(raw, _OUTPUT)
     read, write = _find(raw, _READ), _find(raw, _WRITE)

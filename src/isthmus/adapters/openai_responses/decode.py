@@ -25,7 +25,7 @@ from isthmus.models.events import (
     set_raw,
 )
 from isthmus.models.finish import finish_of
-from isthmus.models.jsontext import Raw, fields, loads
+from isthmus.models.jsontext import Raw, items, loads, members
 from isthmus.models.neutral import NATIVE_DIALECT
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
@@ -44,7 +44,6 @@ class _Delta(msgspec.Struct, gc=False):
 
 
 _plain_text: Callable[[bytes], _Delta] = msgspec.json.Decoder(_Delta).decode
-_raw_items: Callable[[bytes], list[Raw] | None] = msgspec.json.Decoder(list[Raw] | None).decode
 _DECLINED = (msgspec.DecodeError, UnicodeDecodeError)
 
 
@@ -106,17 +105,15 @@ class ResponsesDecoder:
         return (event,)
 
     def _read(self, frame: Frame) -> Iterable[Event]:
-        if self.done:
-            return ()
         if self._malformed is not None:
             raise self._malformed
         data = frame.data.strip()
-        if data == _END or (not data and frame.event != "error"):
+        if data == _END or not (data or self._whole or frame.event == "error"):
             return ()
         self._here = None
         self._items.frame = frame
         try:
-            value = fields(data)
+            value = members(data)
         except (ValueError, RecursionError):
             return self._unreadable(frame, data)
         try:
@@ -245,17 +242,18 @@ class ResponsesDecoder:
         raw = value.get("response")
         if raw is None:
             raise ProtocolError(f"{self.event_type}: no response in it")
-        return self._response(fields(raw), frame, bytes(raw))
+        return self._response(members(raw), frame, bytes(raw))
 
     def _response(self, value: dict[str, Raw], frame: Frame, raw: bytes | None = None) -> Iterable[Event]:
         """A response that says it has ended, whole or at the end of its stream."""
         self.response = frame.data if raw is None else raw
-        self._usage = loads(value["usage"]) if "usage" in value else self._usage
+        self._usage = loads(value.get("usage", b"null")) or self._usage
         details = loads(value.get("incomplete_details", b"null"))
         reason = word(details.get("reason")) if isinstance(details, dict) else None
         status = self._status(loads(value.get("status", b"null")), reason)
         self._check(status, value)
-        output = [bytes(item) for item in _raw_items(value.get("output", b"null")) or ()]
+        listed = value["output"]
+        output = [] if bytes(listed) == b"null" else [bytes(item) for item in items(listed)]
         events = self._settle(output, cut=status == "incomplete")
         # As they were told one by one: the last event has other ciphers of the same, and with some servers no items.
         self._finish = self._close(status, reason, self._items.output(), frame)
@@ -323,9 +321,11 @@ class ResponsesDecoder:
                 detail = f"{reason or status} became tool-calls: the reply holds whole calls"
                 notes.append(Note(NoteCode.FINISH_CHANGED, detail))
             return FinishReason.TOOL_CALLS
-        if finish is FinishReason.STOP and self.waiting:
+        cut = any(note.code == NoteCode.CALL_CUT for note in notes)
+        if finish is FinishReason.STOP and (self.waiting or cut):
             kinds = ", ".join(dict.fromkeys(self.waiting))
-            notes.append(Note(NoteCode.FINISH_CHANGED, f"completed became other: {kinds} waits for its caller"))
+            why = f"{kinds} waits for its caller" if kinds else "the reply holds no whole call"
+            notes.append(Note(NoteCode.FINISH_CHANGED, f"completed became other: {why}"))
             return FinishReason.OTHER
         refused = self._items.refused and finish is not FinishReason.CONTENT_FILTER
         return FinishReason.REFUSAL if refused else finish
@@ -342,10 +342,6 @@ class ResponsesDecoder:
         error: TierError = TransientError("the stream was cut: it ended before response.completed")
         if self._malformed is not None:
             error = self._malformed if ended is Ended.FRAMED else TransientError("the reply was cut inside a frame")
-        elif self._whole:
-            error = (
-                ProtocolError("the reply is empty") if ended is Ended.FRAMED else TransientError("the reply was cut")
-            )
         error.usage = self.usage
         raise error
 

@@ -1,17 +1,15 @@
-"""What a failed response stands for, and the error that keeps it."""
+"""What a failed response stands for."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from isthmus.adapters.classify import Failure
-from isthmus.errors import ResponseError, TierError
+from isthmus.errors import TierError
 
 # Codes of `response.error` that stand for a status; the Responses API reference, 2026-11.
-_STATUSES = {
-    "server_error": 500,
+_STATUSES: dict[str | None, int] = {
     "vector_store_timeout": 504,
-    "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
     "failed_to_download_image": 400,
     "image_file_not_found": 400,
@@ -39,27 +37,6 @@ def failure_of(error: Any) -> TierError:
         error: `response.error`, the `error` of an error event, or such an event itself.
     """
     failure = Failure.parse(error)
-    made = failure.classified(status=failure.status or _STATUSES.get(failure.code or ""))
+    made = failure.classified(status=failure.status or _STATUSES.get(failure.code))
     made.body = str(error)[:2000]
     return made
-
-
-def response_error(message: str, response: Any, *, of: TierError | None = None) -> ResponseError:
-    """The error of a reply that is no answer.
-
-    Args:
-        message: what went wrong.
-        response: the native response, or the event that said so, as plain JSON values; None where nothing came.
-        of: the classified failure: its class, status, code and the rest are taken over.
-    """
-    held = {} if of is None else {name: getattr(of, name) for name in _TAKEN_OVER}
-    made = ResponseError(message, **held)
-    if of is not None:
-        made.error_class = of.error_class
-    made.response = response
-    if isinstance(response, dict):
-        made.error = response.get("error") or (response if response.get("type") == "error" else None)
-    return made
-
-
-_TAKEN_OVER = ("status", "code", "retry_after", "usage", "partial", "body")

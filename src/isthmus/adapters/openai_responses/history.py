@@ -14,6 +14,7 @@ from isthmus.models.dialects import legal_name
 from isthmus.models.enums import MessageRole
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import Raw, dumps, loads
+from isthmus.models.jsontext import items as items_of
 from isthmus.models.messages import RESERVED, check_form, native_of, sendable, without_reserved
 from isthmus.models.neutral import NATIVE_DIALECT, NATIVE_INPUT, split
 from isthmus.models.pairing import Pairing
@@ -39,7 +40,6 @@ class _Peek(msgspec.Struct, gc=False):
 
 
 _peek = msgspec.json.Decoder(_Peek).decode
-_items_of = msgspec.json.Decoder(list[Raw]).decode
 
 
 def render(messages: Iterable[Mapping[str, Any]], *, stateless: bool) -> tuple[list[Item], list[Note]]:
@@ -84,9 +84,9 @@ class _Input:
             items = _checked(own, f"{place}.{NATIVE_INPUT}")
             # The text of the items as they came is sent while the public spelling still says the same.
             verbatim = form is not None and form.payload == items
-            self._native(_items_of(form.json) if verbatim and form is not None else items, place)
+            self._native(items_of(form.json) if verbatim and form is not None else items, place)
         elif form is not None:
-            self._native(_items_of(form.json), place)
+            self._native(items_of(form.json), place)
         elif not message.get("role") or message.get("type") == "message":
             if not message.get("type"):
                 raise InvalidRequestError(f"{place}: a message needs a role, or a native item its type")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256
+from itertools import count
 from typing import Any, ClassVar
 
 from isthmus.errors import ProtocolError
@@ -39,6 +40,7 @@ class Slot:
         "parts",
         "pieces",
         "placed",
+        "refusing",
         "settled",
         "told",
     )
@@ -47,10 +49,10 @@ class Slot:
         self.at = at
         self.pieces: list[str] = []
         self.call_pieces: list[str] = []
-        self.call_index = -1
-        self.settled = self.placed = False
+        self.call_index: int | None = None
+        self.settled = self.placed = self.refusing = False
         self.begun = self.json = b""
-        # How many pieces the parts that are whole have, and these parts.
+        # How many pieces the parts that are whole have, and these parts; whether the open one is a refusal.
         self.told = 0
         self.parts: list[dict[str, Any]] = []
         self.learn(item)
@@ -66,20 +68,30 @@ class Slot:
         """The arguments so far."""
         return "".join(self.call_pieces)
 
+    @property
+    def part(self) -> str:
+        """The text of the open part so far."""
+        return "".join(self.pieces[self.told :])
+
+    def close_part(self) -> None:
+        """The open part is whole."""
+        if text := self.part:
+            refusal = {"type": "refusal", "refusal": text}
+            self.parts.append(refusal if self.refusing else {"type": "output_text", "text": text, "annotations": []})
+        self.told = len(self.pieces)
+
 
 def _open_message(slot: Slot, cut: bool) -> dict[str, Any] | None:
-    text = "".join(slot.pieces[slot.told :])
-    rest = [{"type": "output_text", "text": text, "annotations": []}] if text else []
-    content = [*slot.parts, *rest]
+    slot.close_part()
     status = "incomplete" if cut else "completed"
-    made = {"type": "message", "id": slot.item_id, "role": "assistant", "status": status, "content": content}
-    return {name: value for name, value in made.items() if value is not None} if content else None
+    made = {"type": "message", "id": slot.item_id, "role": "assistant", "status": status, "content": slot.parts}
+    return {name: value for name, value in made.items() if value is not None} if slot.parts else None
 
 
-def _open_call(slot: Slot, cut: bool) -> dict[str, Any] | None:
+def _open_call(slot: Slot, cut: bool) -> dict[str, Any]:
     """The call: whole if its arguments are, in a reply that is."""
     whole = not cut and slot.arguments.strip() and not parse_arguments(slot.arguments)[1]
-    item = {
+    return {
         "type": "function_call",
         "id": slot.item_id,
         "call_id": slot.call_id,
@@ -87,7 +99,6 @@ def _open_call(slot: Slot, cut: bool) -> dict[str, Any] | None:
         "arguments": slot.arguments,
         "status": "completed" if whole else "incomplete",
     }
-    return item if slot.name else None
 
 
 class Items:
@@ -96,6 +107,10 @@ class Items:
     Args:
         names: the tools' own names by those that they were sent under; None where these are the same.
     """
+
+    # Of the item that is done: whether the reply ended before it was, and its events.
+    _cut: bool
+    _out: list[Event]
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
         self._names = names or {}
@@ -108,10 +123,8 @@ class Items:
         self._ids: set[str] = set()
         self.running: list[tuple[Call, Mapping[str, Any]]] = []
         """Those that may run while the reply goes on, each with its item."""
-        self._call_count = 0
+        self._indexes = count()
         self._reasoned: tuple[int, _Part] | None = None
-        self._cut = False
-        self._out: list[Event] = []
 
     def find(self, event: Mapping[str, Any]) -> Slot:
         """The slot that an event is about: by the item's id, by index, else the last one (F01).
@@ -136,7 +149,7 @@ class Items:
         """
         item_id, kind = word(item.get("id")), item.get("type")
         left = [slot for slot in self.slots.values() if not slot.placed]
-        same = [slot for slot in left if slot.kind in ("", kind)]
+        same = [slot for slot in left if slot.kind == kind]
         found = next((slot for slot in left if item_id and slot.item_id == item_id), None)
         found = found or next((slot for slot in same if slot.at == at), None) or next(iter(same), None)
         slot = found or self.open(None if at in self.slots else at, {})
@@ -164,16 +177,20 @@ class Items:
 
     def call_delta(self, slot: Slot, text: str) -> Event:
         """The arguments of a call go on."""
-        if slot.call_index < 0:
-            slot.call_index = self._call_count
-            self._call_count += 1
+        slot.kind = slot.kind or "function_call"
+        if slot.call_index is None:
+            slot.call_index = next(self._indexes)
         slot.call_pieces.append(text)
-        return framed(CallDelta(slot.call_index, slot.call_id, self._told(slot.name), text), self.frame)  # type: ignore[no-any-return]
+        name = slot.name and self._names.get(slot.name, slot.name)
+        return framed(CallDelta(slot.call_index, slot.call_id, name, text), self.frame)  # type: ignore[no-any-return]
 
     def text_delta(self, slot: Slot, text: str, *, refused: bool = False) -> list[Event]:
         """The text or the refusal of a message goes on."""
         self.refused = self.refused or refused
         slot.kind = slot.kind or "message"
+        if refused != slot.refusing:
+            slot.close_part()
+            slot.refusing = refused
         slot.pieces.append(text)
         if not text:
             return []
@@ -181,13 +198,11 @@ class Items:
 
     def text_done(self, slot: Slot, text: Any, *, refused: bool = False) -> list[Event]:
         """A text or a refusal is whole: what its deltas have not said of it."""
-        said = "".join(slot.pieces[slot.told :])
+        said = slot.part
         if slot.settled or not isinstance(text, str) or not text.startswith(said):
             return []
         out = self.text_delta(slot, text[len(said) :], refused=refused)
-        slot.told = len(slot.pieces)
-        part = {"type": "refusal", "refusal": text} if refused else {"type": "output_text", "text": text}
-        slot.parts.append(part if refused else {**part, "annotations": []})
+        slot.close_part()
         return out
 
     def arguments_done(self, slot: Slot, event: Mapping[str, Any]) -> list[Event]:
@@ -200,6 +215,7 @@ class Items:
 
     def reasoning_delta(self, slot: Slot, part: tuple[str, int], *, text: str) -> list[Event]:
         """Reasoning goes on; two parts of it are a blank line apart."""
+        slot.kind = slot.kind or "reasoning"
         slot.pieces.append(text)
         if not text:
             return []
@@ -234,7 +250,7 @@ class Items:
         """An item that nothing closed, of a reply that has ended: what there is of it (F01)."""
         make = self._LEFT_OPEN.get(slot.kind)
         if make is None:
-            return self.done(slot, loads(slot.begun), json=slot.begun, cut=cut) if slot.begun else []
+            return self.done(slot, loads(slot.begun), json=slot.begun, cut=cut)
         item = make(slot, cut)
         return [] if item is None else self.done(slot, item, json=dumps(item), cut=cut)
 
@@ -260,7 +276,7 @@ class Items:
         parts_given = [{"type": "output_text", "text": given}] if isinstance(given, str) else _list(given)
         for at, part in enumerate(parts_given):
             kind = part.get("type") if isinstance(part, Mapping) else None
-            text = part.get(_TEXTS.get(kind, "")) if isinstance(part, Mapping) else None
+            text = part.get(_TEXTS.get(kind)) if isinstance(part, Mapping) else None
             if not isinstance(text, str):
                 detail = f"output[{slot.at}].content[{at}]: {kind!r} is no text"
                 self.notes.append(Note(NoteCode.UNKNOWN_CONTENT, detail))
@@ -291,16 +307,20 @@ class Items:
         if given is not None and not isinstance(given, str):
             given = as_it_came(given)
         text = given or slot.arguments
-        if not slot.name:
-            raise ProtocolError(f"output[{slot.at}]: a function call without a name")
         unfinished = item.get("status") == "incomplete" or (item.get("status") == "in_progress" and self._cut)
         if unfinished or (self._cut and parse_arguments(text)[1]):
             self.notes.append(Note(NoteCode.CALL_CUT, f"{slot.name}: its arguments were cut; it is kept and not run"))
-            self._native(slot, item)
+            if slot.name:
+                self._native(slot, item)
+            else:
+                # Nobody takes it back.
+                slot.json = b""
             return
+        if not slot.name:
+            raise ProtocolError(f"output[{slot.at}]: a function call without a name")
         item = self._identified(slot, item, text)
         text = self._agreed(slot, text)
-        call = make_call(self._told(slot.name) or "", text, call_id=slot.call_id)
+        call = make_call(self._names.get(slot.name, slot.name), text, call_id=slot.call_id)
         if call.problem:
             self.notes.append(Note(NoteCode.CALL_ARGUMENTS_INVALID, f"{slot.name}: {call.problem}"))
         if item.get("async") is True:
@@ -336,7 +356,7 @@ class Items:
         under a preview of its own.
         """
         said = slot.arguments
-        if slot.call_index < 0 or text == said:
+        if slot.call_index is None or text == said:
             return text
         if not text.startswith(said):
             value, problem = parse_arguments(said)
@@ -344,13 +364,9 @@ class Items:
                 return said
             detail = f"output[{slot.at}]: its whole arguments are not the streamed ones, and stand"
             self.notes.append(Note(NoteCode.UNKNOWN_CONTENT, detail))
-            slot.call_index, slot.call_pieces = -1, []
-            said = ""
-        self._out.append(self.call_delta(slot, text[len(said) :]))
+            slot.call_index, slot.call_pieces = None, []
+        self._out.append(self.call_delta(slot, text.removeprefix(slot.arguments)))
         return text
-
-    def _told(self, name: str | None) -> str | None:
-        return name if name is None else self._names.get(name, name)
 
     def _native(self, slot: Slot, item: Mapping[str, Any]) -> None:
         self._emit(Native(NATIVE_DIALECT, slot.kind, json=slot.json))

@@ -9,7 +9,6 @@ import msgspec
 
 from isthmus.adapters.observed import told
 from isthmus.adapters.openai_responses.decode import ResponsesDecoder
-from isthmus.adapters.openai_responses.errors import response_error
 from isthmus.adapters.openai_responses.sdk import hidden
 from isthmus.adapters.views import to_model_event, to_response
 from isthmus.errors import ProtocolError, ResponseError, TierError
@@ -28,6 +27,7 @@ _STEERED = "steered"
 # Frames that are asked for the id and the model of the reply: the first one of the response tells both.
 _MOST_ASKED = 4
 _SHOWN = (Text, CallDelta, Reasoning)
+_TAKEN_OVER = ("status", "code", "retry_after", "usage", "partial", "body")
 
 
 class Reading:
@@ -184,3 +184,21 @@ def _shown(events: Iterable[Event], frame: Frame, decoder: ResponsesDecoder) -> 
 def _tool_call(call: Call) -> ToolCall:
     text = call.arguments or dumps(call.input or {}).decode()
     return ToolCall(id=call.call_id or "", function=ToolCallFunction(call.tool, text))
+
+
+def response_error(message: str, response: Any, *, of: TierError | None = None) -> ResponseError:
+    """The error of a reply that is no answer.
+
+    Args:
+        message: what went wrong.
+        response: the native response, or the event that said so, as plain JSON values; None where nothing came.
+        of: the classified failure: its class, status, code and the rest are taken over.
+    """
+    held = {} if of is None else {name: getattr(of, name) for name in _TAKEN_OVER}
+    made = ResponseError(message, **held)
+    if of is not None:
+        made.error_class = of.error_class
+    made.response = response
+    if isinstance(response, dict):
+        made.error = response.get("error") or (response if response.get("type") == "error" else None)
+    return made

@@ -13,8 +13,6 @@ def read_usage(raw: Any) -> tuple[Usage | None, list[Note]]:
     Cached tokens, read and written, are part of the input's, reasoning tokens part of the output's. Counts that
     contradict each other are clamped, and noted. Source: the Responses API reference, 2026-11.
     """
-    if not isinstance(raw, dict):
-        return None, []
     prompt, output = _count(raw, "input_tokens"), _count(raw, "output_tokens")
     if prompt is None and output is None:
         return None, []
