@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
@@ -17,14 +18,25 @@ ADAPTERS = [name for name in mutants.DECODERS if name not in mutants.READERS]
 
 @pytest.mark.parametrize("name", ADAPTERS)
 async def test_our_adapters_keep_every_law_over_rare_shapes(name: str) -> None:
-    """F01, F02, F04, F06, F12, F16: no law finds anything, and each shape is read as what stands beside it."""
+    """F01, F02, F04, F06, F12, F16: no law finds anything, and each shape is read as what stands beside it.
+
+    The slow laws, split and cut, get a few; `scripts/mutants` holds the decoder to them over every shape first.
+    """
+    decoder = mutants.DECODERS[name]
+    assert await mutant_judges.judge_of(decoder.judge, decoder.settings).broken([unpacked(name)]) == ""
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+async def test_the_kit_itself_finds_nothing_in_a_sample_of_them(name: str) -> None:
+    """`conform` reports no broken law at wire level, and judges results and events."""
     decoder = mutants.DECODERS[name]
     make: Any = resolve(decoder.judge).factory
 
     def adapter(*, transport: Any, api_key: str = "", max_tokens: int = 100) -> Any:
         return make(model="m", transport=transport, api_key=api_key, max_tokens=max_tokens, **decoder.settings)
 
-    report = await conform(adapter, recordings=unpacked(name))
+    places = sorted(unpacked(name).iterdir())
+    report = await conform(adapter, recordings=random.Random(name).sample(places, 20))
     assert not [found for found in report.errors if found.law.startswith("wire-")], report.table()
     assert report.standing("wire-golden") == report.standing("wire-events") == "pass"
 

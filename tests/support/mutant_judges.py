@@ -28,21 +28,22 @@ READERS = {"SSEParser": sse, "NDJSONParser": ndjson, "EventStreamParser": events
 # Those that find most come first, the slow one last.
 _ORDER = ("wire-golden", "wire-whole", "wire-events", "wire-status", "wire-native", "wire-results")
 _LAST = ("wire-split", "wire-cut")
-# The slow ones get every so-manieth recording.
-_FEW = 24
+FEW = 24
+"""The slow laws get every so-manieth recording of a mutant."""
 
 
-def judge_of(name: str, settings: Mapping[str, Any]) -> Any:
-    """The judge of a decoder."""
-    return ReaderJudge(name) if name in READERS else AdapterJudge(name, settings)
+def judge_of(name: str, settings: Mapping[str, Any], *, few: int = FEW) -> Any:
+    """The judge of a decoder, whose slow laws get every `few`-th recording."""
+    return ReaderJudge(name) if name in READERS else AdapterJudge(name, settings, few=few)
 
 
 class AdapterJudge:
     """Holds a provider's adapter to the laws at wire level, up to the first that is broken."""
 
-    def __init__(self, provider: str, settings: Mapping[str, Any]) -> None:
+    def __init__(self, provider: str, settings: Mapping[str, Any], *, few: int = FEW) -> None:
         self._factory: Any = resolve(provider).factory
         self._settings = settings
+        self._few = few
         self._projector = Projector()
 
     async def broken(self, folders: Sequence[Path]) -> str:
@@ -57,7 +58,7 @@ class AdapterJudge:
             laws = {law.id: law for law in LAWS if law.id.startswith("wire-")}
             for name in (*_ORDER, *sorted(set(laws) - {*_ORDER, *_LAST}), *_LAST):
                 if name in _LAST:
-                    cinema.reels = cinema.reels[::_FEW]
+                    cinema.reels = cinema.reels[:: self._few]
                 try:
                     async for found in laws[name].judge(seen):
                         if found.severity == ERROR:

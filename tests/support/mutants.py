@@ -203,10 +203,27 @@ def mutants(module: str) -> list[Mutant]:
     return made
 
 
-def reasons() -> dict[str, str]:
+class Reason(NamedTuple):
+    """Why mutants survive.
+
+    Args:
+        reason: in words.
+        found_by: the tests that find them where no law can; "" where nothing can, as they do what the original does.
+    """
+
+    reason: str
+    found_by: str
+
+
+def reasons() -> dict[str, Reason]:
     """Why a mutant may survive, by its key."""
-    groups = tomllib.loads(REASONS.read_text(encoding="utf-8")) if REASONS.is_file() else {}
-    return {key: group["reason"] for group in groups.get("survivors", ()) for key in group["mutants"]}
+    groups = tomllib.loads(REASONS.read_text(encoding="utf-8"))["survivors"]
+    return {key: Reason(group["reason"], group.get("found_by", "")) for group in groups for key in group["mutants"]}
+
+
+def share(found: int, of: int) -> float:
+    """So many per cent."""
+    return 100 * found / max(1, of)
 
 
 def sampled(name: str, count: int, seed: int) -> list[Mutant]:
@@ -242,13 +259,18 @@ def main(arguments: Sequence[str]) -> int:
                 survivors.append(mutant)
         for mutant in survivors:
             print(f"  survived {mutant.module}:{mutant.line}: {mutant.key.partition(':')[2]}")
-            print(f"    {known.get(mutant.key, 'NO REASON IS KEPT')}")
-        rate = 100 * (counts["found"] + counts["hung"]) / max(1, len(sample))
-        alike = sum(mutant.key in known for mutant in survivors)
-        worst = min(worst, rate)
+            kept = known.get(mutant.key, Reason("NO REASON IS KEPT", ""))
+            print(f"    {kept.reason}{kept.found_by and f'; found by {kept.found_by}'}")
+        killed = counts["found"] + counts["hung"]
+        whys = [known[mutant.key] for mutant in survivors if mutant.key in known]
+        alike = sum(not why.found_by for why in whys)
+        worst = min(worst, share(killed, len(sample) - alike))
         print(
-            f"{name}: {rate:.1f} % of {len(sample)}: {counts['found']} found, {counts['hung']} hung, "
-            f"{counts['survived']} survived ({alike} with a reason), {time.monotonic() - started:.0f} s",
+            f"{name}: {share(killed, len(sample)):.1f} % of {len(sample)} mutants, "
+            f"{share(killed, len(sample) - alike):.1f} % of those that are not alike: "
+            f"{counts['found']} found, {counts['hung']} hung, {len(survivors)} survived ({alike} alike, "
+            f"{len(whys) - alike} found by other tests, {len(survivors) - len(whys)} without a reason), "
+            f"{time.monotonic() - started:.0f} s",
             flush=True,
         )
     return 0 if worst >= 95 else 1

@@ -101,7 +101,7 @@ class Bench:
         if search is not None and self._variants is None:
             self._variants = json.loads(self._forked(None, "expect"))
             self._extra = search / self._judge
-        end = self._forked(mutant, "judge")
+        end = self._forked(mutant, "judge" if mutant is not None else "judge all")
         if search is None or mutant is None or end != SURVIVED:
             return end
         found = self._forked(mutant, "search")
@@ -152,8 +152,8 @@ class Bench:
         extra = getattr(self, "_extra", None)
         if extra is not None and extra.is_dir():
             folders.append(extra)
-        judge = mutant_judges.judge_of(self._judge, self._settings)
-        if task == "judge":
+        judge = mutant_judges.judge_of(self._judge, self._settings, few=1 if task == "judge all" else mutant_judges.FEW)
+        if task.startswith("judge"):
             return asyncio.run(judge.broken(folders)) or SURVIVED
         variants = tapes.variants(folders[0])
         if task == "expect":
