@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isthmus.adapters.openai_chat.calls import Calls
 from isthmus.errors import ProtocolError
 from isthmus.models.events import Call, CallDelta, NoteCode, StepResult
+from isthmus.wire.frame import Frame
 from support.chat_frames import ABSENT as NO
 from support.chat_frames import call_stream, chunk, decode, sse, step, tc, whole
 
@@ -317,3 +319,26 @@ def test_any_interleaving_gives_the_same_calls(calls: list[tuple[str, dict[str, 
     message = {"tool_calls": [tc(NO, f"id{at}", name, json.dumps(value)) for at, (name, value) in enumerate(calls)]}
     complete = whole({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]})
     assert step([call_stream(*entries)]) == complete
+
+
+def test_each_fragment_is_previewed_with_what_is_known_by_then() -> None:
+    """F02: id and name come as soon as they are known; a fragment without news, and a call of free text, have none."""
+    rows = [
+        *(tc(0, "a", NO, NO), tc(0, NO, "add", NO), tc(0, NO, NO, "{"), tc(0, NO, NO, ""), tc(0, NO, NO, "}")),
+        *(tc(1, "a", "mul", "{}"), tc(1, "a", "mul", "{}")),
+        {"index": 2, "id": "c", "type": "custom", "custom": {"name": "run", "input": "ls"}},
+    ]
+    events = decode([sse(*[chunk({"tool_calls": [row]}) for row in rows], chunk(finish="tool_calls"))])
+    told = [
+        (each.index, each.call_id, each.tool, each.arguments_delta) for each in events if isinstance(each, CallDelta)
+    ]
+    first = [(0, "a", None, ""), (0, "a", "add", ""), (0, "a", "add", "{"), (0, "a", "add", "}")]
+    assert told == [*first, (1, None, "mul", "{}")]
+
+
+def test_previews_and_calls_have_the_tools_own_names() -> None:
+    """F26: a name that was sent otherwise comes back as it was, in either."""
+    calls = Calls("x", {"look_up": "look up"})
+    shown = calls.add(tc(0, "a", "look_up", "{}"), Frame(b""), whole=False)
+    assert shown == CallDelta(0, "a", "look up", "{}")
+    assert calls.settle(cut=False, doubtful=False, seed="").calls[0].tool == "look up"

@@ -440,3 +440,10 @@ def _deltas(chunks: list[object]) -> list[object]:
     choices = [item.get("choices") for item in chunks if isinstance(item, dict)]
     first = [choice[0] for choice in choices if isinstance(choice, list) and choice and isinstance(choice[0], dict)]
     return [choice.get("delta") for choice in first]
+
+
+def test_an_error_keeps_the_beginning_of_what_was_said() -> None:
+    """The body of an error is for a person to read, whatever its length."""
+    with pytest.raises(TierError) as caught:
+        step([sse({"error": {"message": "x" * 3000}})])
+    assert caught.value.body == ("{'error': {'message': '" + "x" * 3000)[:2000]

@@ -317,3 +317,20 @@ def test_stream_and_whole_are_the_same_reply(message: dict[str, Any], finish: st
     complete = _whole(message, finish, usage=usage)
     chunks = [chunk(delta) for delta in _deltas(message, data)]
     assert step([sse(*chunks, chunk(finish=finish), chunk(usage=usage, choices=[]))]) == complete
+
+
+def test_what_stands_beside_the_text_of_reasoning_is_told() -> None:
+    """F03: signatures and ciphers have an event of their own, as texts only; a part that says nothing has none."""
+    deltas = [
+        {"reasoning_details": [{"type": "reasoning.text", "text": "h", "signature": "S"}, "odd", {"signature": 7}]},
+        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "D"}, {"signature": "", "data": ""}]},
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "m", "signature": "I"}, "!"]}]},
+        {"content": [{"type": "thinking", "thinking": "n", "signature": "O"}, {"type": "thinking", "thinking": []}]},
+        {"content": [{"type": "thinking", "thinking": [{"signature": 7}, {"signature": ""}], "signature": "P"}]},
+        {"content": [{"type": "reasoning", "summary": [{"text": "s", "signature": "Q"}]}]},
+    ]
+    events = decode([sse(*map(chunk, deltas), chunk(finish="stop"))])
+    assert [(each.text, each.signature, each.encrypted) for each in events if isinstance(each, Reasoning)] == [
+        *(("hodd", None, None), ("", "S", None), ("", None, "D"), ("m!", "I", None), ("n", "O", None)),
+        *(("", "P", None), ("s", "Q", None)),
+    ]

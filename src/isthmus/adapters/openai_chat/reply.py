@@ -223,8 +223,10 @@ class Choice:
             return
         self._reason(text_in(value))
         for item in value:
-            if isinstance(item, Mapping) and (item.get("signature") or item.get("data")):
-                self._emit(Reasoning("", None, _word(item.get("signature")), _word(item.get("data"))))
+            held = item if isinstance(item, Mapping) else {}
+            signature, encrypted = _word(held.get("signature")), _word(held.get("data"))
+            if signature or encrypted:
+                self._emit(Reasoning("", None, signature, encrypted))
         if self._whole:
             self._fields[key] = value
         else:
