@@ -33,7 +33,6 @@ from isthmus.wire.frame import Frame
 _EXCERPT = 200
 _END = b"[DONE]"
 _TEXT = "response.output_text.delta"
-_TEXT_EVENTS = ("", _TEXT)
 _WORST_FIRST = ("failed", "cancelled", "incomplete")
 
 
@@ -91,7 +90,7 @@ class ResponsesDecoder:
         Raises:
             TierError: an error or failure event, classified; "protocol" for a malformed one. Carries the usage so far.
         """
-        if self._here is None or frame[1] not in _TEXT_EVENTS:
+        if self._here is None:
             return self._read(frame)
         try:
             delta = _plain_text(frame[0])
@@ -197,9 +196,7 @@ class ResponsesDecoder:
     def _text_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         slot, event = self._slot(value)
         events = self._items.text_delta(slot, _delta(event))
-        # Only a frame that has both may open the fast path: the strict form needs them.
-        if event.get("output_index") == slot.at and events:
-            self._here, self._pieces = slot.at, slot.pieces
+        self._here, self._pieces = slot.at, slot.pieces
         return events
 
     def _refusal_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
@@ -233,10 +230,7 @@ class ResponsesDecoder:
 
     def _error(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         self.response = frame.data
-        event = loads(frame.data)
-        # The event's own type says only that it is an error; its status may stand beside the error.
-        known = {name: said for name, said in event.items() if name != "type"}
-        raise failure_of(known if any(said is not None for said in known.values()) else event)
+        raise failure_of(loads(frame.data))
 
     def _ended(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         raw = value.get("response")
