@@ -31,6 +31,8 @@ def merge_usage(old: dict[str, Any] | None, new: Any) -> dict[str, Any] | None:
     """The usage object after a further one: later counts replace earlier ones, null says nothing (F04)."""
     if not isinstance(new, dict):
         return old
+    if not old and _plain_counts(new):
+        return new
     merged = dict(old or {})
     for name, value in new.items():
         merged[name] = replaced(merged.get(name), value)
