@@ -53,7 +53,7 @@ def test_a_whole_text_that_differs_from_its_pieces_is_noted() -> None:
 def test_arguments_that_only_the_item_has_are_previewed() -> None:
     """Deltas that lack the end of the arguments get it with the item, so that they join to the call's."""
     items = Items()
-    begun = items.added(0, call(arguments=""))
+    begun = items.added(0, call(arguments=""), json=b"{}")
     rest = _done(items, call())
     deltas = [event for event in [*begun, *rest] if isinstance(event, CallDelta)]
     assert "".join(delta.arguments_delta for delta in deltas) == '{"x":1}'
@@ -62,7 +62,7 @@ def test_arguments_that_only_the_item_has_are_previewed() -> None:
 def test_names_that_were_sent_otherwise_come_back_as_their_own() -> None:
     """A tool under a legal name is told by its own (F26)."""
     items = Items({"look_1": "look me"})
-    items.added(0, call("look_1", arguments=""))
+    items.added(0, call("look_1", arguments=""), json=b"{}")
     _done(items, call("look_1"))
     assert items.calls[0].tool == "look me"
 

@@ -162,7 +162,7 @@ class Items:
         slot = self.slots[place] = Slot(place, item)
         return slot
 
-    def added(self, at: Any, item: Mapping[str, Any], *, json: bytes = b"") -> list[Event]:
+    def added(self, at: Any, item: Mapping[str, Any], *, json: bytes) -> list[Event]:
         """An item begins; `json` is what there is of it."""
         slot = self.slots.get(at) if isinstance(at, int) else None
         if slot is None or slot.settled or (slot.begun and slot.item_id != word(item.get("id"))):
