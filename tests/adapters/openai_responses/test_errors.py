@@ -27,3 +27,8 @@ from isthmus.adapters.openai_responses.errors import failure_of
 def test_an_error_inside_a_success_has_one_class(error: Any, kind: str) -> None:
     """Code first, then the text: the same table as for a status (F18)."""
     assert failure_of(error).error_class == kind
+
+
+def test_an_error_keeps_the_beginning_of_what_was_said() -> None:
+    """The body of an error is for a person to read, whatever its length."""
+    assert failure_of({"message": "x" * 3000}).body == ("{'message': '" + "x" * 3000)[:2000]

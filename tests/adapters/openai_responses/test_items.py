@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import pytest
 
@@ -95,3 +96,46 @@ def test_content_of_a_kind_that_is_not_known_is_noted() -> None:
     odd = {**message(), "content": [{"type": "output_audio", "data": "x"}]}
     assert _done(items, odd) == []
     assert [note.code for note in items.notes] == [NoteCode.UNKNOWN_CONTENT]
+
+
+def _previews(events: Iterable[object]) -> list[tuple[int, str | None, str | None, str]]:
+    found = [event for event in events if isinstance(event, CallDelta)]
+    return [(each.index, each.call_id, each.tool, each.arguments_delta) for each in found]
+
+
+def test_each_piece_of_a_call_is_previewed_once() -> None:
+    """As it begins, piece by piece, and what only its end says; under its own index, id and name (F26)."""
+    items = Items({"look_1": "look me"})
+    events = items.added(0, call("look_1", arguments='{"x"'), json=b"{}")
+    events += items.added(1, {**call("note", call_id="c2"), "arguments": None}, json=b"{}")
+    events += items.added(2, message("no call"), json=b"{}")
+    first, second = items.slots[0], items.slots[1]
+    for odd in ({"arguments": 7}, {}, {"arguments": "other"}, {"arguments": '{"x"'}):
+        assert items.arguments_done(first, odd) == []
+    events += items.arguments_done(first, {"arguments": '{"x":1'})
+    events.append(items.call_delta(second, "{}"))
+    for slot, whole in ((first, call("look_1")), (second, call("note", "{}", "c2"))):
+        events += items.done(slot, whole, json=b"{}")
+        assert items.arguments_done(slot, {"arguments": f"{slot.arguments} "}) == []
+    one, two = (0, "call_1", "look me"), (1, "c2", "note")
+    assert _previews(events) == [(*one, '{"x"'), (*two, ""), (*one, ":1"), (*two, "{}"), (*one, "}")]
+
+
+def test_a_call_that_nobody_previewed_has_none_at_its_end() -> None:
+    """Whole at once, it needs no preview; where its end says something else, that has one of its own."""
+    items = Items()
+    assert _previews(_done(items, call())) == []
+    slot = items.open(1, call(call_id="c2"))
+    told = [items.call_delta(slot, '{"x":2}'), *items.done(slot, call(call_id="c2"), json=b"{}")]
+    assert _previews(told) == [(0, "c2", "look", '{"x":2}'), (1, "c2", "look", '{"x":1}')]
+
+
+def test_the_cipher_of_reasoning_is_told_and_nothing_empty() -> None:
+    """F03: it has an event of its own; an empty piece of text has none."""
+    items = Items()
+    item = {"type": "reasoning", "id": "r1", "summary": [{"type": "summary_text", "text": "a"}]}
+    assert _done(items, {**item, "encrypted_content": "gA"}) == [Reasoning("a"), Reasoning("", encrypted="gA")]
+    for at, nothing in enumerate((None, "", 7), 1):
+        assert _done(items, {**item, "summary": [], "encrypted_content": nothing}, at) == []
+    slot = items.open(9, {})
+    assert items.text_delta(slot, "") == items.reasoning_delta(slot, ("summary", 0), text="") == []
