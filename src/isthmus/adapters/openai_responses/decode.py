@@ -225,8 +225,11 @@ class ResponsesDecoder:
         return self._items.text_done(slot, event.get("refusal"), refused=True)
 
     def _arguments_done(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
+        """The arguments are whole: its item, or the end of the reply, tells what no delta has."""
         slot, event = self._slot(value)
-        return self._items.arguments_done(slot, event)
+        slot.name = slot.name or word(event.get("name"))
+        slot.kind, slot.whole = slot.kind or "function_call", word(event.get("arguments"))
+        return ()
 
     def _error(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         self.response = frame.data

@@ -43,6 +43,7 @@ class Slot:
         "refusing",
         "settled",
         "told",
+        "whole",
     )
 
     def __init__(self, at: int, item: Mapping[str, Any]) -> None:
@@ -50,6 +51,8 @@ class Slot:
         self.pieces: list[str] = []
         self.call_pieces: list[str] = []
         self.call_index: int | None = None
+        # The arguments as the event that ends them has them.
+        self.whole: str | None = None
         self.settled = self.placed = self.refusing = False
         self.begun = self.json = b""
         # How many pieces the parts that are whole have, and these parts; whether the open one is a refusal.
@@ -90,13 +93,14 @@ def _open_message(slot: Slot, cut: bool) -> dict[str, Any] | None:
 
 def _open_call(slot: Slot, cut: bool) -> dict[str, Any]:
     """The call: whole if its arguments are, in a reply that is."""
-    whole = not cut and slot.arguments.strip() and not parse_arguments(slot.arguments)[1]
+    text = slot.whole or slot.arguments
+    whole = not cut and text.strip() and not parse_arguments(text)[1]
     return {
         "type": "function_call",
         "id": slot.item_id,
         "call_id": slot.call_id,
         "name": slot.name,
-        "arguments": slot.arguments,
+        "arguments": text,
         "status": "completed" if whole else "incomplete",
     }
 
@@ -172,8 +176,7 @@ class Items:
         slot.begun = json
         if slot.kind != "function_call":
             return []
-        first = item.get("arguments")
-        return [self.call_delta(slot, first if isinstance(first, str) else "")]
+        return [self.call_delta(slot, word(item.get("arguments")) or "")]
 
     def call_delta(self, slot: Slot, text: str) -> Event:
         """The arguments of a call go on."""
@@ -204,14 +207,6 @@ class Items:
         out = self.text_delta(slot, text[len(said) :], refused=refused)
         slot.close_part()
         return out
-
-    def arguments_done(self, slot: Slot, event: Mapping[str, Any]) -> list[Event]:
-        """The arguments of a call are whole: what their deltas have not said of them."""
-        text = event.get("arguments")
-        slot.name = slot.name or word(event.get("name"))
-        if slot.settled or not isinstance(text, str) or not text.startswith(slot.arguments) or text == slot.arguments:
-            return []
-        return [self.call_delta(slot, text[len(slot.arguments) :])]
 
     def reasoning_delta(self, slot: Slot, part: tuple[str, int], *, text: str) -> list[Event]:
         """Reasoning goes on; two parts of it are a blank line apart."""
