@@ -170,34 +170,30 @@ class Calls:
         if slot is None:
             return None
         fresh = slot.frame is None
-        learned = self._learn(slot, part, frame)
+        known = slot.shown_id, slot.name
+        self._learn(slot, part, frame)
         repeat = not fresh and bool(part.name) and slot.says(part.arguments) and slot.complete
         text = "" if repeat or (part.arguments == "null" and not slot.pieces) else part.arguments
         if text:
             slot.append(text)
-        if slot.custom or not (text or learned):
+        if slot.custom or not (text or known != (slot.shown_id, slot.name)):
             return None
         name = slot.name and self._names.get(slot.name, slot.name)
         return framed(CallDelta(slot.at, slot.shown_id, name, text), frame)  # type: ignore[no-any-return]
 
-    def _learn(self, slot: _Slot, part: _Fragment, frame: Frame) -> bool:
-        """Note the labels; says whether there was a new one."""
-        learned = False
+    def _learn(self, slot: _Slot, part: _Fragment, frame: Frame) -> None:
+        """Note the labels."""
         if part.label is not None:
             slot.indexes.add(part.label)
         if part.call_id is not None and slot.wire_id is None:
             unique = all(other.wire_id != part.call_id for other in self._slots)
             slot.wire_id = part.call_id
             slot.shown_id = part.call_id if unique else None
-            learned = True
-        if part.name is not None and slot.name is None:
-            slot.name = part.name
-            learned = True
+        slot.name = slot.name or part.name
         merge(slot.extra, part.extra)
         merge(slot.inner, part.inner)
         slot.frame = frame
         self._last = slot
-        return learned
 
     def _new(self, part: _Fragment) -> _Slot:
         slot = _Slot(len(self._slots), part.custom)
