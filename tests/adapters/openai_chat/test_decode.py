@@ -447,3 +447,10 @@ def test_an_error_keeps_the_beginning_of_what_was_said() -> None:
     with pytest.raises(TierError) as caught:
         step([sse({"error": {"message": "x" * 3000}})])
     assert caught.value.body == ("{'error': {'message': '" + "x" * 3000)[:2000]
+
+
+def test_an_empty_text_is_no_event() -> None:
+    """What says nothing is not told, in the first chunk or later."""
+    texts = ["", "a", "", "b"]
+    events = decode([sse(*[chunk({"content": text}) for text in texts], chunk(finish="stop"))])
+    assert [event.text for event in events if isinstance(event, Text)] == ["a", "b"]

@@ -328,9 +328,10 @@ def test_what_stands_beside_the_text_of_reasoning_is_told() -> None:
         {"content": [{"type": "thinking", "thinking": "n", "signature": "O"}, {"type": "thinking", "thinking": []}]},
         {"content": [{"type": "thinking", "thinking": [{"signature": 7}, {"signature": ""}], "signature": "P"}]},
         {"content": [{"type": "reasoning", "summary": [{"text": "s", "signature": "Q"}]}]},
+        {"content": [{"type": "thinking", "thinking": [{"signature": 7}, {"signature": ""}, {"signature": "R"}]}]},
     ]
     events = decode([sse(*map(chunk, deltas), chunk(finish="stop"))])
     assert [(each.text, each.signature, each.encrypted) for each in events if isinstance(each, Reasoning)] == [
         *(("hodd", None, None), ("", "S", None), ("", None, "D"), ("m!", "I", None), ("n", "O", None)),
-        *(("", "P", None), ("s", "Q", None)),
+        *(("", "P", None), ("s", "Q", None), ("", "R", None)),
     ]

@@ -145,7 +145,7 @@ def _merge_text(inner: list[Any], piece: Any) -> None:
 
 def signature_of(part: Mapping[str, Any]) -> str | None:
     """The signature of a reasoning part: its own, or that of a text in it."""
-    inner = part.get(REASONED.get(str(part.get("type")), ""))
+    inner = part.get(REASONED[part["type"]])
     held = [part, *(item for item in (inner if isinstance(inner, list) else ()) if isinstance(item, Mapping))]
     found = (item.get("signature") for item in held)
     return next((value for value in found if isinstance(value, str) and value), None)
