@@ -584,3 +584,18 @@ def test_the_previews_of_a_call_are_its_arguments(whole: str, expected: str) -> 
     last = max(each.index for each in events if isinstance(each, CallDelta))
     shown = [each.arguments_delta for each in events if isinstance(each, CallDelta) and each.index == last]
     assert "".join(shown) == made.arguments == expected
+
+
+def test_a_frame_without_news_has_its_place_too() -> None:
+    """Before the first frame there is nothing to read off; an event that is only passed on has place and type."""
+    decoder = ResponsesDecoder(whole=False)
+    assert (decoder.response, decoder.event_type, decoder.item, decoder.running) == (b"", "", (None, None), [])
+    search = {"type": "web_search_call", "id": "ws_1", "status": "in_progress"}
+    list(decoder.feed(frame("response.output_item.added", output_index=2, item=search)))
+    for place, item in (
+        ({"output_index": 2}, (2, "web_search_call")),
+        ({"output_index": 7}, (7, None)),
+        ({}, (None, None)),
+    ):
+        list(decoder.feed(frame("response.web_search_call.searching", **place)))
+        assert (decoder.event_type, decoder.item) == ("response.web_search_call.searching", item)
