@@ -111,7 +111,7 @@ def wrong_frames(make: Any, row: Mapping[str, Any]) -> str:
     body = row["body"].encode("latin-1")
     limits = [row["limit"]] if "limit" in row else []
     splits = [[body], *([body[at : at + size] for at in range(0, len(body), size)] for size in (1, 3))]
-    splits += [[body[:at], body[at:]] for at in range(0, len(body), max(1, len(body) // 150))]
+    splits += [[body[:at], b"", body[at:]] for at in range(0, len(body), max(1, len(body) // 150))]
     for pieces in splits:
         frames, fails = read(make(*limits), pieces)
         if fails != row.get("fails", False) or (not fails and frames != row["frames"]):
