@@ -32,11 +32,24 @@ class SSEParser:
         limit: the most bytes that one event may have.
     """
 
-    __slots__ = ("_cr", "_data", "_depth", "_event", "_first", "_limit", "_names", "_size", "_tail", "_tail_size")
+    __slots__ = (
+        "_cr",
+        "_data",
+        "_depth",
+        "_event",
+        "_first",
+        "_idle",
+        "_limit",
+        "_names",
+        "_size",
+        "_tail",
+        "_tail_size",
+    )
 
     def __init__(self, limit: int = MOST_BYTES) -> None:
         self._limit = limit
         self._first = True
+        self._idle = False
         self._cr = False
         self._tail: list[bytes] = []
         self._tail_size = 0
@@ -53,6 +66,16 @@ class SSEParser:
         Raises:
             ProtocolError: an event is larger than the limit.
         """
+        # Most reads of a stream hold one event, or whole ones, and come when nothing is held.
+        if self._idle and data[-2:] == b"\n\n" and _CR not in data and len(data) <= self._limit:
+            frames = _usual(data)
+            if frames is not None:
+                return frames
+        frames = self._read(data)
+        self._idle = not (self._cr or self._tail or self._data or self._event)
+        return frames
+
+    def _read(self, data: bytes) -> list[Frame]:
         if data and (self._cr or _CR in data):
             data = self._with_line_feeds(data)
         if self._tail:
@@ -75,6 +98,7 @@ class SSEParser:
         """The frame that was begun and not ended by a blank line, if any."""
         frames: list[Frame] = []
         self._line(b"".join(self._tail), frames)
+        self._tail.clear()
         self._dispatch(frames)
         return frames
 
