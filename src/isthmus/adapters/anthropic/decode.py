@@ -43,7 +43,7 @@ class MessagesDecoder:
         names: the tools' own names by the names they were sent under, where these differ.
     """
 
-    def __init__(self, *, whole: bool = False, names: Mapping[str, str] = _NO_NAMES) -> None:
+    def __init__(self, *, whole: bool, names: Mapping[str, str] = _NO_NAMES) -> None:
         self.done = False
         self._is_whole = whole
         self._reply = Reply(names)
@@ -161,7 +161,7 @@ class MessagesDecoder:
         return out
 
     def _block_start(self, found: Members) -> list[Event]:
-        index = self._index(found, len(self._reply.blocks))
+        index = self._index(found, max(self._reply.blocks, default=-1) + 1)
         if index in self._reply.blocks:
             raise self._broken(f"content_block_start came twice for block {index}")
         if "content_block" not in found:
@@ -180,7 +180,7 @@ class MessagesDecoder:
     def _message_delta(self, found: Members) -> list[Event]:
         delta = members(found["delta"]) if "delta" in found else {}
         self._reply.describe({key: value for key, value in found.items() if key != "delta"}, final=True)
-        self._reply.describe(delta, final=False)
+        self._reply.describe(delta, final=True)
         self._reply.reason = string(delta.get("stop_reason"), "stop_reason") or self._reply.reason
         return self._reply.settle_call() if self._reply.reason is not None else []
 

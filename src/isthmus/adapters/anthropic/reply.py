@@ -31,7 +31,7 @@ DIALECT = "anthropic-messages"
 
 Members = dict[str, msgspec.Raw]
 
-_KNOWN = frozenset({"type", "id", "role", "model", "content", "stop_reason", "usage"})
+_KNOWN = frozenset({"type", "id", "role", "model", "content", "stop_reason", "usage", "error"})
 _EMPTY = (b"null", b"{}", b"[]")
 
 
