@@ -29,6 +29,8 @@ READERS = {"SSEParser": sse, "NDJSONParser": ndjson, "EventStreamParser": events
 # Those that find most come first, the slow one last.
 _ORDER = ("wire-golden", "wire-whole", "wire-events", "wire-status", "wire-native", "wire-results")
 _LAST = ("wire-split", "wire-cut")
+# Who streams in another form than it answers whole.
+_TWO_WIRES = ("langserve",)
 # The slow ones get every so-manieth recording.
 _FEW = 24
 
@@ -44,6 +46,7 @@ class AdapterJudge:
     def __init__(self, provider: str, settings: Mapping[str, Any]) -> None:
         self._factory: Any = resolve(provider).factory
         self._own: Any = READINGS.get(provider)
+        self._two_wires = provider in _TWO_WIRES
         self._settings = settings
         self._projector = Projector()
 
@@ -90,7 +93,9 @@ class AdapterJudge:
         make = self._own if own else self._factory
         adapter = make(model="m", api_key=CANARY, transport=self._projector, **self._settings)
         try:
-            step = await adapter.stream(GenerateContext(messages=({"role": "user", "content": "x"},))).result()
+            ctx = GenerateContext(messages=({"role": "user", "content": "x"},))
+            whole = self._two_wires and not streamed
+            step = await (adapter.generate(ctx) if whole else adapter.stream(ctx).result())
         except Exception as error:
             step = classify(error)
         return plain(step if getattr(step, "error", None) is None or not hasattr(step, "finish") else step.error)

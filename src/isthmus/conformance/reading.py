@@ -179,7 +179,8 @@ def plain(outcome: StepResult | TierError) -> dict[str, Any]:
     if isinstance(outcome, TierError):
         partial = outcome.partial
         spent = None if outcome.usage is None else outcome.usage.to_dict()
-        arrived = partial.to_dict() if isinstance(partial, StepResult) else {"usage": spent}
+        nothing: dict[str, Any] = {"text": "", "reasoning": "", "calls": [], "usage": spent}
+        arrived = partial.to_dict() if isinstance(partial, StepResult) else nothing
         return {**_json(arrived), "finish": "error-post", "error": outcome.to_dict()}
     return _json(outcome.to_dict())
 

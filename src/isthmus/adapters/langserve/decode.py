@@ -213,8 +213,6 @@ class LangServeDecoder:
     def _cut(self, ended: Ended) -> TierError:
         if self._malformed is not None and ended is Ended.FRAMED:
             return self._malformed
-        if self._whole and ended is Ended.FRAMED:
-            return ProtocolError("the reply is empty")
         return TransientError("the stream was cut: it ended before the end event of its root run")
 
     def _closed(self) -> Iterator[Event]:
