@@ -19,6 +19,7 @@ class OwnReading(LangServeAdapter):
         if not isinstance(mine, Mapping):
             return mine
         kept = [call for call in calls if call.name not in mine.get("without", ())]
+        kept = [call for call in kept if isinstance(call.input, dict)] if mine.get("sound") else kept
         return mine.get("text", text), [*kept, *mine.get("calls", ())], mine.get("usage", usage)
 
 

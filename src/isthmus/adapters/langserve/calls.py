@@ -52,7 +52,7 @@ def settle(answer: Answer, *, seed: str, frame: Frame, streamed: Calls | None = 
 
 def shown(calls: list[Call]) -> list[ToolCall]:
     """The calls as an author's reading gets them; arguments that are no JSON object stay text, so that none runs."""
-    return [ToolCall(call.call_id or "", call.tool, cast(dict[str, Any], _input(call))) for call in calls]
+    return [ToolCall(str(call.call_id), call.tool, cast(dict[str, Any], _input(call))) for call in calls]
 
 
 def _input(call: Call) -> Any:

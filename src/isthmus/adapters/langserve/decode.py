@@ -133,7 +133,7 @@ class LangServeDecoder:
         self._output = value["output"] if held and "output" in value else value
         if self._output is value and self._parse is None and read(value).text is None:
             raise ProtocolError(f"the reply holds no output: {dumps(value)[:_EXCERPT].decode('utf-8', 'replace')}")
-        self._run = str(peek(value.get("metadata"), "run_id") or "") if held else ""
+        self._run = str(peek(peek(value, "metadata"), "run_id") or "")
         self.done = self._ended = True
         return ()
 
@@ -173,9 +173,10 @@ class LangServeDecoder:
             return new
         # An author's reading of a piece need not be a piece of his reading: only what is the same is shown early.
         try:
-            return (self._parse(chunk)[0] or "") == _text(chunk)
+            said = self._parse(chunk)[0] or ""
         except _HOOK_FAULTS:
-            return False
+            said = None
+        return bool(said == _text(chunk))
 
     def _shown(self, chunk: Any) -> Iterator[Event]:
         if is_message(chunk):
@@ -228,7 +229,7 @@ class LangServeDecoder:
             yield Text(text)
         finish = finish_of(answer.reason)
         settled = settle(answer, seed=self._run, streamed=self._calls, frame=self._frame)
-        calls, changed = settled.calls, own is not None and own != (answer.text or "")
+        calls, changed = settled.calls, own is not None and own != answer.text
         # A text has no place for calls: those of the model behind it stand.
         if said is not None and (said[1] or not isinstance(output, str)):
             calls = merged(said[1], settled, answer=answer)
