@@ -8,6 +8,7 @@ from __future__ import annotations
 from base64 import b64decode
 from binascii import Error as BadBase64
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from isthmus.wire.frame import Frame
 _CHUNK = "chunk"
 _METRICS = METRICS.encode()
 _STOP_REASON = b'"stop_reason"'
+_NULL = b"null"
 _COUNTS = {"prompt_tokens": "inputTokenCount", "completion_tokens": "outputTokenCount"}
 
 
@@ -36,7 +38,7 @@ class _Chunk(msgspec.Struct):
 
 
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
-_decode_choices = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None).decode
+_decode_choices = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 
 class BedrockDecoder:
@@ -100,8 +102,7 @@ class BedrockDecoder:
         except (ValueError, RecursionError):
             value = None
         found: Mapping[str, Any] = value if isinstance(value, dict) else {}
-        first: Mapping[str, Any] = (found.get("choices") or ({},))[0]
-        if "text" in first or not _COMPLETED.isdisjoint(found):
+        if not _COMPLETED.isdisjoint(found):
             return TextsDecoder(whole=whole)
         if "choices" in found:
             return ChatDecoder(whole=whole, names=self._names)
@@ -115,14 +116,14 @@ def _as_chat(found: dict[str, Any]) -> dict[str, Any]:
     metrics = loads(found.pop(METRICS, b"null"))
     if isinstance(metrics, dict) and "usage" not in found:
         found["usage"] = {name: metrics.get(key) for name, key in _COUNTS.items()}
-    try:
-        choices = _decode_choices(found.get("choices", b"null"))
-    except msgspec.DecodeError:
-        return found
-    for choice in choices or ():
-        if bytes(choice.get("finish_reason", b"null")) == b"null" and "stop_reason" in choice:
-            choice["finish_reason"] = choice["stop_reason"]
-    return {**found, "choices": choices}
+    with suppress(msgspec.DecodeError, KeyError):
+        found["choices"] = [_with_reason(choice) for choice in _decode_choices(found["choices"])]
+    return found
+
+
+def _with_reason(choice: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    told = [choice[name] for name in ("finish_reason", "stop_reason") if bytes(choice.get(name, _NULL)) != _NULL]
+    return {**choice, "finish_reason": told[0]} if told else choice
 
 
 def _unwrapped(frame: Frame) -> Frame:

@@ -26,7 +26,6 @@ _FORMS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("outputs", ("text",)),
     ("generations", ("text",)),
     ("completions", ("data", "text")),
-    ("choices", ("text",)),
     ("", ("outputText",)),
     ("", ("generation",)),
     ("", ("completion",)),
