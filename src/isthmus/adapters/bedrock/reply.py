@@ -116,7 +116,7 @@ class ConverseReply(Reply):
         return out
 
     def whole(self, index: int, given: msgspec.Raw) -> list[Event]:
-        """A block that is complete; it goes back exactly as it came, a call with its id."""
+        """A block that is complete; it goes back exactly as it came."""
         found = members(given)
         kind = next((name for name in found if name != "p"), "")
         if not kind:
@@ -201,7 +201,8 @@ class ConverseReply(Reply):
 
     def _form(self, block: Block) -> bytes:
         came = self._came.get(block.index)
-        if came is not None and block.kind not in _CALL:
+        renamed = block.kind in _CALL and block.members["id"] is not self._parts[block.index].get("toolUseId")
+        if came is not None and not renamed:
             return bytes(came)
         return dumps(_FORMS.get(block.kind, _as_it_came)(block, self._parts))
 
