@@ -66,13 +66,13 @@ class SSEParser:
         Raises:
             ProtocolError: an event is larger than the limit.
         """
-        # Most reads of a stream hold one event, or whole ones, and come when nothing is held.
-        if self._idle and data[-2:] == b"\n\n" and _CR not in data and len(data) <= self._limit:
-            frames = _usual(data)
-            if frames is not None:
-                return frames
+        if self._idle and len(data) <= self._limit:
+            # One event that came alone: each call and each slice here is dear beside what the event costs.
+            line, _, rest = data.partition(b"\n")
+            if rest == b"\n" and line[:7] == b"data: {" and _CR not in line:
+                return [_new(Frame, (line[6:], ""))]
         frames = self._read(data)
-        self._idle = not (self._cr or self._tail or self._data or self._event)
+        self._idle = not (self._first or self._cr or self._tail or self._data or self._event)
         return frames
 
     def _read(self, data: bytes) -> list[Frame]:
@@ -189,8 +189,6 @@ def _usual(data: bytes) -> list[Frame] | None:
     """The frames of whole events that have one line of data each, made in a few calls; None for any others."""
     if data[:7] != b"data: {":
         return None
-    if data.find(_LF) == len(data) - 2:
-        return [_new(Frame, (data[6:-2], ""))]
     values = data[6:-2].split(b"\n\ndata: ")
     if data.count(_LF) != 2 * len(values) or not all(values):
         return None
