@@ -145,11 +145,12 @@ class SSEParser:
         if self._first:
             self._first = False
             line = line.removeprefix(_BOM)
-        name, colon, value = line.partition(b":")
-        value = value.removeprefix(b" ")
         if not line:
             self._dispatch(frames)
-        elif self._depth:
+            return
+        name, colon, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if self._depth:
             self._more_of_document(line, frames)
         elif name == b"data":
             self._data.append(value)
