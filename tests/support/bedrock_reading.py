@@ -255,10 +255,14 @@ def _messages(values: Iterable[dict[str, Any]]) -> Said:
 
 def _chat(values: list[dict[str, Any]]) -> Said:
     stream = "object" not in values[0] or values[0]["object"] == "chat.completion.chunk"
+    counted = [
+        value["amazon-bedrock-invocationMetrics"] for value in values if "amazon-bedrock-invocationMetrics" in value
+    ]
     values = [value for value in values if "choices" in value]
     body = b"".join(b"data: " + json.dumps(value).encode() + b"\n\n" for value in values)
     said = chat_walk(body if stream else json.dumps(values[0]).encode(), stream=stream)
-    return Said(said.text, said.calls, said.finish, (None, None, None, said.output))
+    output = said.output if said.output is not None or not counted else counted[-1]["outputTokenCount"]
+    return Said(said.text, said.calls, said.finish, (None, None, None, output))
 
 
 def _texts(values: list[dict[str, Any]]) -> Said:
@@ -283,6 +287,7 @@ def _texts(values: list[dict[str, Any]]) -> Said:
         counts = (
             counted.get("outputTokenCount"),
             value.get("totalOutputTextTokenCount"),
+            held.get("tokenCount"),
             value.get("generation_token_count"),
             (value.get("usage") or {}).get("completion_tokens"),
         )

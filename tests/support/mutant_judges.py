@@ -23,11 +23,14 @@ from isthmus.models.contract import GenerateContext
 from isthmus.models.fold import classify
 from isthmus.wire import eventstream, ndjson, sse
 from isthmus.wire.call import Ended
+from support.own_reading import READINGS
 
 READERS = {"SSEParser": sse, "NDJSONParser": ndjson, "EventStreamParser": eventstream}
 # Those that find most come first, the slow one last.
 _ORDER = ("wire-golden", "wire-whole", "wire-events", "wire-status", "wire-native", "wire-results")
 _LAST = ("wire-split", "wire-cut")
+# Who streams in another form than it answers whole.
+_TWO_WIRES = ("langserve",)
 FEW = 24
 """The slow laws get every so-manieth recording of a mutant."""
 
@@ -42,13 +45,24 @@ class AdapterJudge:
 
     def __init__(self, provider: str, settings: Mapping[str, Any], *, few: int = FEW) -> None:
         self._factory: Any = resolve(provider).factory
+        self._own: Any = READINGS.get(provider)
+        self._two_wires = provider in _TWO_WIRES
         self._settings = settings
         self._few = few
         self._projector = Projector()
 
-    async def broken(self, folders: Sequence[Path]) -> str:
-        """The first broken law, or ""."""
-        subject = Subject(self._factory, CANARY)
+    async def broken(self, folders: Sequence[Path], own: Path | None = None) -> str:
+        """The first broken law, or "".
+
+        Args:
+            folders: the recordings.
+            own: those for an adapter with an author's own reading.
+        """
+        found = await self._broken(self._factory, folders)
+        return found or ("" if own is None else await self._broken(self._own, [own]))
+
+    async def _broken(self, factory: Any, folders: Sequence[Path]) -> str:
+        subject = Subject(factory, CANARY)
         subject.patience = 3.0
         subject.settings.update(self._settings)
         seen = Seen(subject, Ask(MESSAGES, TOOLS), told=False, patience=3.0, heart=Heart())
@@ -69,7 +83,7 @@ class AdapterJudge:
                     return "made"
         return ""
 
-    async def said(self, variant: Any) -> Any:
+    async def said(self, variant: Any, *, own: bool = False) -> Any:
         """What a changed recording amounts to."""
         headers = {str(name).lower(): str(value) for name, value in variant.meta.get("headers") or ()}
         headers.pop("content-length", None)
@@ -77,9 +91,12 @@ class AdapterJudge:
         status, streamed = int(variant.meta["status"]), bool(variant.meta.get("stream"))
         reel = Reel(Path(), status, headers, variant.body, (), streamed, variant.asked, ended)
         self._projector.showing = Showing(reel)
-        adapter = self._factory(model="m", api_key=CANARY, transport=self._projector, **self._settings)
+        make = self._own if own else self._factory
+        adapter = make(model="m", api_key=CANARY, transport=self._projector, **self._settings)
         try:
-            step = await adapter.stream(GenerateContext(messages=({"role": "user", "content": "x"},))).result()
+            ctx = GenerateContext(messages=({"role": "user", "content": "x"},))
+            whole = self._two_wires and not streamed
+            step = await (adapter.generate(ctx) if whole else adapter.stream(ctx).result())
         except Exception as error:
             step = classify(error)
         return plain(step if getattr(step, "error", None) is None or not hasattr(step, "finish") else step.error)
@@ -91,7 +108,7 @@ class ReaderJudge:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    async def broken(self, folders: Sequence[Path]) -> str:
+    async def broken(self, folders: Sequence[Path], own: None = None) -> str:
         """The first row that is read as something else, or ""."""
         make = getattr(READERS[self._name], self._name)
         for row in json.loads((folders[0] / f"{self._name}.json").read_text(encoding="utf-8")):
@@ -107,15 +124,16 @@ def wrong_frames(make: Any, row: Mapping[str, Any]) -> str:
     Args:
         make: the reader's class.
         row: `name`, `body` (a character a byte), `frames` as [data, event], `limit` if any; of one that is refused
-            `fails`, and `refused_at`: after how many bytes, given one by one.
+            `fails`, and `refused_at`: after how many bytes, given one by one; `first` where the frames before the
+            refusal are given, however the bytes are split.
     """
     body = row["body"].encode("latin-1")
     limits = [row["limit"]] if "limit" in row else []
     splits = [[body], *([body[at : at + size] for at in range(0, len(body), size)] for size in (1, 3))]
-    splits += [[body[:at], body[at:]] for at in range(0, len(body), max(1, len(body) // 150))]
+    splits += [[body[:at], b"", body[at:]] for at in range(0, len(body), max(1, len(body) // 150))]
     for pieces in splits:
         frames, fails = read(make(*limits), pieces)
-        if fails != row.get("fails", False) or (not fails and frames != row["frames"]):
+        if fails != row.get("fails", False) or ((not fails or "first" in row) and frames != row["frames"]):
             return f"{row['name']}: {frames!r:.200}"
     taken, frames = refused_at(make(*limits), body)
     if (taken, frames) != (row.get("refused_at"), row["frames"]):
@@ -141,7 +159,8 @@ def read(parser: Any, pieces: Sequence[bytes]) -> tuple[list[list[str]], bool]:
     try:
         for piece in pieces:
             frames += parser.feed(piece)
-        frames += parser.close()
+        # Closed again, a reader has nothing more to say.
+        frames += [*parser.close(), *parser.close()]
     except ProtocolError:
         fails = True
     return [[data.decode("latin-1"), event] for data, event in frames], fails

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import isthmus
-from support import tapes
+from support import rare, tapes
 
 ROOT = Path(__file__).resolve().parents[2]
 FRAMES = ROOT / "tests" / "recordings" / "rare"
@@ -85,6 +85,7 @@ class Bench:
 
     def __init__(self, judge: str, settings: Mapping[str, Any], folder: Path) -> None:
         self._judge, self._settings, self._folder = judge, settings, folder
+        self._own = rare.unpacked(f"{judge}-own") if (FRAMES / f"{judge}-own.jsonl").is_file() else None
         self._needs = _loaded()
         self._variants: Any = None
         gc.collect()
@@ -156,7 +157,7 @@ class Bench:
             folders.append(extra)
         judge = mutant_judges.judge_of(self._judge, self._settings, few=1 if task == "judge all" else mutant_judges.FEW)
         if task.startswith("judge"):
-            return asyncio.run(judge.broken(folders)) or SURVIVED
+            return asyncio.run(judge.broken(folders, self._own)) or SURVIVED
         variants = tapes.variants(folders[0])
         if task == "expect":
             return json.dumps([asyncio.run(judge.said(variant)) for variant in variants])

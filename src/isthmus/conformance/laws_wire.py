@@ -308,7 +308,9 @@ async def _wire_golden(seen: Seen) -> AsyncIterator[Found]:
                     f"{reel.name}: the request is another", shown(sent, 300), shown(reel.asked.get("body"), 300)
                 )
         if result is not None:
-            outcome = plain(await as_whole(seen, reel))
+            # Where whole replies have a form of their own, they are asked for as such.
+            asked_whole = cinema_of(seen).has_two_wires and not reel.streamed
+            outcome = plain(await (play(seen, Showing(reel), whole=True) if asked_whole else as_whole(seen, reel)))
             wrong = next((name for name in result if outcome.get(name) != result[name]), None)
             if wrong is not None:
                 said = f"{reel.name}: {wrong} is another"

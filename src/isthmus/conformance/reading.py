@@ -178,7 +178,9 @@ def plain(outcome: StepResult | TierError) -> dict[str, Any]:
     """What a recording amounts to, as `result.json` keeps it: any of its members may be left out there."""
     if isinstance(outcome, TierError):
         partial = outcome.partial
-        arrived = partial.to_dict() if isinstance(partial, StepResult) else {}
+        spent = None if outcome.usage is None else outcome.usage.to_dict()
+        nothing: dict[str, Any] = {"text": "", "reasoning": "", "calls": [], "usage": spent}
+        arrived = partial.to_dict() if isinstance(partial, StepResult) else nothing
         return {**_json(arrived), "finish": "error-post", "error": outcome.to_dict()}
     return _json(outcome.to_dict())
 

@@ -40,13 +40,12 @@ class EventStreamParser:
         limit: the most bytes that one message may have.
     """
 
-    __slots__ = ("_broken", "_limit", "_names", "_need", "_size", "_tail")
+    __slots__ = ("_broken", "_lack", "_limit", "_names", "_tail")
 
     def __init__(self, limit: int = MOST_BYTES) -> None:
         self._limit = limit
         self._tail: list[bytes] = []
-        self._size = 0
-        self._need = _PRELUDE.size
+        self._lack = _PRELUDE.size
         self._names: dict[bytes, str] = {}
         self._broken: ProtocolError | None = None
 
@@ -56,21 +55,19 @@ class EventStreamParser:
         Raises:
             ProtocolError: a message is malformed, its checksum does not fit, or it is larger than the limit.
         """
-        if self._broken is not None:
-            raise self._broken
         self._tail.append(data)
-        self._size += len(data)
-        if self._size < self._need:
+        self._lack -= len(data)
+        if self._lack > 0:
             return []
-        data = b"".join(self._tail) if len(self._tail) > 1 else data
+        data = b"".join(self._tail)
         frames: list[Frame] = []
         at, size = 0, len(data)
-        self._need = _PRELUDE.size
+        need = _PRELUDE.size
         try:
             while size - at >= _PRELUDE.size:
                 total, headers = _prelude(data, at, self._limit)
                 if size - at < total:
-                    self._need = total
+                    need = total
                     break
                 frames.append(self._frame(data, at, total, headers))
                 at += total
@@ -78,8 +75,9 @@ class EventStreamParser:
             self._broken = error
             if not frames:
                 raise
-        self._tail = [data[at:]] if at < size else []
-        self._size = size - at
+        rest = data[at:]
+        self._tail = [rest] if rest else []
+        self._lack = need - len(rest)
         return frames
 
     def close(self) -> list[Frame]:
@@ -103,7 +101,7 @@ class EventStreamParser:
 
     def _named(self, packed: bytes, payload: bytes) -> Frame:
         headers = {name: str(value) for name, value in read_headers(packed).items()}
-        kind = headers.get(":message-type", "event")
+        kind = headers.get(":message-type")
         if kind == "error":
             said = json.dumps({"message": headers.get(":error-message", "")}).encode()
             return Frame(payload or said, FAILED + headers.get(":error-code", ""))

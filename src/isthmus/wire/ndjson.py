@@ -49,7 +49,6 @@ class NDJSONParser:
         """The last line, if it had no line end."""
         tail = b"".join(self._tail)
         self._tail.clear()
-        self._size = 0
         return self._frames([tail])
 
     def _keep(self, data: bytes) -> None:

@@ -14,6 +14,7 @@ _BOM = b"\xef\xbb\xbf"
 _BARE = frozenset({"end", "error"})
 _NAMES_KEPT = 256
 
+# A byte is looked for by its number: several times faster than by bytes.
 _CR, _LF = b"\r\n"
 
 _new = tuple.__new__
@@ -32,12 +33,12 @@ class SSEParser:
     """
 
     __slots__ = (
-        "_between",
         "_cr",
         "_data",
         "_depth",
         "_event",
-        "_lead",
+        "_first",
+        "_idle",
         "_limit",
         "_names",
         "_size",
@@ -47,9 +48,8 @@ class SSEParser:
 
     def __init__(self, limit: int = MOST_BYTES) -> None:
         self._limit = limit
-        self._lead: bytes | None = b""
-        # Whether the next bytes begin an event: nothing of an earlier one is held.
-        self._between = True
+        self._first = True
+        self._idle = False
         self._cr = False
         self._tail: list[bytes] = []
         self._tail_size = 0
@@ -57,7 +57,8 @@ class SSEParser:
         self._data: list[bytes] = []
         self._size = 0
         self._depth = 0
-        self._names: dict[bytes, str] = {}
+        # What stands above the data of an event of a usual shape: nothing, or a line that names the event.
+        self._names = {b"": ""}
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that these bytes complete.
@@ -65,96 +66,72 @@ class SSEParser:
         Raises:
             ProtocolError: an event is larger than the limit.
         """
-        if self._between and len(data) <= self._limit:
+        if self._idle and len(data) <= self._limit:
             # One event that came alone: each call and each slice here is dear beside what the event costs.
             line, _, rest = data.partition(b"\n")
-            if rest == b"\n" and line[:6] == b"data: " and _CR not in line and line != b"data: ":
-                self._lead = None
+            if rest == b"\n" and line[:7] == b"data: {" and _CR not in line:
                 return [_new(Frame, (line[6:], ""))]
-            frames = _usual(data) if rest[-2:] == b"\n\n" else None
-            if frames is not None:
-                self._lead = None
-                return frames
         frames = self._read(data)
-        self._between = not (self._lead or self._cr or self._tail or self._size or self._event)
+        self._idle = not (self._first or self._cr or self._tail or self._data or self._event)
         return frames
 
     def _read(self, data: bytes) -> list[Frame]:
-        if self._lead is not None:
-            data = self._without_bom(data)
-        if self._cr and data:
-            self._cr = False
-            data = data.removeprefix(b"\n")
-        if _CR in data:
-            self._cr = data.endswith(b"\r")
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if _LF not in data:
-            self._keep(data)
-            return []
+        if data and (self._cr or _CR in data):
+            data = self._with_line_feeds(data)
         if self._tail:
+            if _LF not in data:
+                self._keep(data)
+                return []
             self._tail.append(data)
             data = b"".join(self._tail)
             self._tail.clear()
             self._tail_size = 0
-        between = not self._size and not self._event and len(data) <= self._limit
-        end = data.rfind(b"\n\n") + 2 if between else 0
-        frames = _usual(data[:end]) if end > 2 else None
-        if frames is None:
-            return self._split(data, between)
-        if end < len(data):
-            frames += self._split(data[end:], between)
-        return frames
+        usual = not (self._first or self._data or self._event) and len(data) <= self._limit
+        if usual:
+            end = data.rfind(b"\n\n") + 2
+            frames = _usual(data[:end])
+            if frames is not None:
+                return frames if end == len(data) else self._split(data[end:], usual, frames)
+        return self._split(data, usual, [])
 
     def close(self) -> list[Frame]:
         """The frame that was begun and not ended by a blank line, if any."""
         frames: list[Frame] = []
-        tail = (self._lead or b"") + b"".join(self._tail)
-        self._lead = None
+        self._line(b"".join(self._tail), frames)
         self._tail.clear()
-        self._tail_size = 0
-        if tail:
-            self._line(tail, frames)
         self._dispatch(frames)
         return frames
 
-    def _without_bom(self, data: bytes) -> bytes:
-        lead = (self._lead or b"") + data
-        if len(lead) < len(_BOM) and _BOM.startswith(lead):
-            self._lead = lead
-            return b""
-        self._lead = None
-        return lead.removeprefix(_BOM)
+    def _with_line_feeds(self, data: bytes) -> bytes:
+        rest = data.removeprefix(b"\n") if self._cr else data
+        self._cr = rest.endswith(b"\r")
+        return rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _keep(self, data: bytes) -> None:
         """Hold the bytes of a line that has not ended."""
-        if data:
-            self._tail.append(data)
-            self._tail_size += len(data)
-            self._check(self._tail_size)
+        self._tail.append(data)
+        self._tail_size += len(data)
+        self._check(self._tail_size)
 
     def _check(self, more: int) -> None:
         if self._size + more > self._limit:
             raise ProtocolError(f"an event of the stream has more than {self._limit} bytes")
 
-    def _split(self, data: bytes, between: bool) -> list[Frame]:
+    def _split(self, data: bytes, usual: bool, frames: list[Frame]) -> list[Frame]:
         """Read a block of lines: an event of a usual shape whole, if one may begin here; any other line by line."""
-        frames: list[Frame] = []
         names, small = self._names, len(data) <= self._limit
         events = data.split(b"\n\n")
         rest = events.pop()
         for event in events:
-            if between:
-                line, name = event, ""
-                if event[:7] == b"event: ":
-                    head, _, line = event.partition(b"\n")
-                    name = names.get(head, "")
-                if line[:7] == b"data: {" and _LF not in line and (name or line is event):
-                    frames.append(_new(Frame, (line[6:], name)))
+            if usual:
+                head, _, line = event.rpartition(b"\n")
+                if line[:7] == b"data: {" and head in names:
+                    frames.append(_new(Frame, (line[6:], names[head])))
                     continue
             for line in event.split(b"\n"):
                 self._line(line, frames)
             self._dispatch(frames)
-            between = small
+            usual = small
         if rest:
             lines = rest.split(b"\n")
             tail = lines.pop()
@@ -164,30 +141,29 @@ class SSEParser:
         return frames
 
     def _line(self, line: bytes, frames: list[Frame]) -> None:
+        self._check(len(line))
+        if self._first:
+            self._first = False
+            line = line.removeprefix(_BOM)
         if not line:
             self._dispatch(frames)
             return
-        if self._depth:
-            self._more_of_document(line, frames)
-            return
         name, colon, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        self._check(len(line))
-        if name == b"data":
+        if self._depth:
+            self._more_of_document(line, frames)
+        elif name == b"data":
             self._data.append(value)
             self._size += len(line)
         elif name == b"event":
-            self._event = self._name(line, value)
+            self._event = value.decode("utf-8", "replace")
+            # Few differ in a stream.
+            if len(self._names) < _NAMES_KEPT:
+                self._names[line] = self._event
         elif name == b"error" and colon:
             self._begin_document(value, "error", frames)
         elif line.startswith(b"{"):
             self._begin_document(line, "", frames)
-
-    def _name(self, line: bytes, value: bytes) -> str:
-        name = value.decode("utf-8", "replace")
-        if len(self._names) < _NAMES_KEPT and line.startswith(b"event: "):
-            self._names[line] = name
-        return name
 
     def _begin_document(self, text: bytes, event: str, frames: list[Frame]) -> None:
         self._dispatch(frames)
@@ -195,7 +171,6 @@ class SSEParser:
         self._more_of_document(text, frames)
 
     def _more_of_document(self, text: bytes, frames: list[Frame]) -> None:
-        self._check(len(text))
         self._data.append(text)
         self._size += len(text)
         self._depth = max(0, self._depth + text.count(b"{") - text.count(b"}"))
@@ -203,8 +178,6 @@ class SSEParser:
             self._dispatch(frames)
 
     def _dispatch(self, frames: list[Frame]) -> None:
-        if not self._data and not self._event:
-            return
         data = b"\n".join(self._data)
         if data or self._event in _BARE:
             frames.append(Frame(data, self._event))
@@ -214,9 +187,8 @@ class SSEParser:
 
 
 def _usual(data: bytes) -> list[Frame] | None:
-    """The frames of whole events that have one data line each, split in two calls; None for any others."""
-    # A byte is looked for by its number: several times faster here than by bytes.
-    if data[:6] != b"data: " or _CR in data:
+    """The frames of whole events that have one line of data each, made in a few calls; None for any others."""
+    if data[:7] != b"data: {":
         return None
     values = data[6:-2].split(b"\n\ndata: ")
     if data.count(_LF) != 2 * len(values) or not all(values):

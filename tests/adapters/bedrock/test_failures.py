@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from isthmus.adapters.bedrock.failures import classify, refuse
+from isthmus.adapters.bedrock.failures import classify
+from isthmus.adapters.bedrock.sniff import BedrockDecoder
 from isthmus.errors import TierError
 from isthmus.wire.call import WireReply
 from isthmus.wire.frame import Frame
@@ -60,7 +61,8 @@ def test_a_body_that_is_no_json_is_shown():
 
 def test_events_pass_and_exceptions_do_not():
     """F01: only frames that are marked as failures are refused; one without any JSON still is."""
-    refuse(Frame(b"{}", "messageStart"))
+    decoder = BedrockDecoder(whole=False, names={})
+    assert not list(decoder.feed(Frame(b"{}", "messageStart")))
     for data, said in ((b"not json", "not json"), (b'{"Message": "m"}', "m"), (b"", "throttlingException")):
         with pytest.raises(TierError, match=said):
-            refuse(Frame(data, "!throttlingException"))
+            decoder.feed(Frame(data, "!throttlingException"))

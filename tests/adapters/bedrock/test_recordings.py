@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,3 +165,21 @@ def test_the_adapter_conforms():
     """The conformance kit finds nothing in the adapter, over our own recordings."""
     report = asyncio.run(conform(BedrockAdapter, recordings=OWN))
     assert report.ok, report.table()
+
+
+@needs_corpus
+def test_the_kit_finds_nothing_over_recorded_invoke_model():
+    """F01, F03, F06, F16: each law holds over the 75 recorded replies of InvokeModel, of all families and statuses."""
+    root = corpus_root()
+    assert root is not None
+    places = sorted((root / "bedrock").glob("invoke-*"))
+    assert len(places) == 75
+
+    def adapter(*, transport: Any, api_key: str = "", max_tokens: int = 100) -> BedrockAdapter:
+        model = "anthropic.claude-3-7-sonnet-20250219-v1:0"
+        settings = {"transport": transport, "api_key": api_key, "max_tokens": max_tokens}
+        return BedrockAdapter(model=model, aws_region="us-east-1", **settings)
+
+    report = asyncio.run(conform(adapter, recordings=places))
+    assert report.ok, report.table()
+    assert {report.standing(f"wire-{law}") for law in ("reads", "split", "cut", "status", "native")} == {"pass"}

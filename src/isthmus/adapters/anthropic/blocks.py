@@ -108,12 +108,11 @@ class Block:
     @property
     def call_text(self) -> str:
         """The arguments as the model wrote them: the deltas, else what the start held, else "{}"."""
-        if self.arguments:
-            joined = "".join(self.arguments)
-            if joined:
-                return joined
+        joined = "".join(self.arguments)
+        if joined:
+            return joined
         start = bytes(self.members.get("input", Raw(b"null")))
-        whole = string(Raw(start), "input") if start.startswith(b'"') else start.decode()
+        whole = str(loads(start)) if start.startswith(b'"') else start.decode()
         return "{}" if whole in ("", "null") else whole
 
     def unsign(self) -> bool:

@@ -43,7 +43,7 @@ class MessagesDecoder:
         names: the tools' own names by the names they were sent under, where these differ.
     """
 
-    def __init__(self, *, whole: bool = False, names: Mapping[str, str] = _NO_NAMES) -> None:
+    def __init__(self, *, whole: bool, names: Mapping[str, str] = _NO_NAMES) -> None:
         self.done = False
         self._is_whole = whole
         self._reply = Reply(names)
@@ -90,8 +90,6 @@ class MessagesDecoder:
         try:
             return [framed(event, self._frame) for event in self._reply.end()]
         except (ValueError, RecursionError) as error:
-            if isinstance(error, TierError):
-                raise
             raise self._broken(f"the reply cannot be put together: {error}") from None
 
     def _accept_end(self, ended: Ended) -> None:
@@ -161,7 +159,7 @@ class MessagesDecoder:
         return out
 
     def _block_start(self, found: Members) -> list[Event]:
-        index = self._index(found, len(self._reply.blocks))
+        index = self._index(found, max(self._reply.blocks, default=-1) + 1)
         if index in self._reply.blocks:
             raise self._broken(f"content_block_start came twice for block {index}")
         if "content_block" not in found:
@@ -180,9 +178,9 @@ class MessagesDecoder:
     def _message_delta(self, found: Members) -> list[Event]:
         delta = members(found["delta"]) if "delta" in found else {}
         self._reply.describe({key: value for key, value in found.items() if key != "delta"}, final=True)
-        self._reply.describe(delta, final=False)
+        self._reply.describe(delta, final=True)
         self._reply.reason = string(delta.get("stop_reason"), "stop_reason") or self._reply.reason
-        return self._reply.settle_call() if self._reply.reason is not None else []
+        return []
 
     def _message_stop(self, found: Members) -> list[Event]:
         if self._reply.reason is None and not self._reply.blocks:
@@ -236,19 +234,17 @@ def _error(data: bytes) -> TierError:
 
 def _is_truncated(data: bytes) -> bool:
     """Whether these bytes are a JSON object that stops early, rather than something else."""
-    if not data.lstrip().startswith(b"{"):
-        return False
+    said = ""
     try:
         msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        at = _AT_BYTE.search(str(error))  # a number that stops early is malformed at the very end
-        return "truncated" in str(error) or (at is not None and int(at[1]) >= len(data))
-    return False
+        said = str(error)
+    at = _AT_BYTE.search(said)  # a number that stops early is malformed at the very end
+    return "truncated" in said or (at is not None and int(at[1]) >= len(data))
 
 
 def _is_end_mark(frame: Frame) -> bool:
     """Whether a frame that was cut may have been `message_stop`."""
-    if frame.event not in ("", "message_stop"):
-        return False
     start = b"".join(frame.data.split())
-    return _END.startswith(start) or start.startswith(_END[:-1])
+    named = frame.event in ("", "message_stop")
+    return named and (_END.startswith(start) or start.startswith(_END[:-1]))

@@ -31,7 +31,7 @@ DIALECT = "anthropic-messages"
 
 Members = dict[str, msgspec.Raw]
 
-_KNOWN = frozenset({"type", "id", "role", "model", "content", "stop_reason", "usage"})
+_KNOWN = frozenset({"type", "id", "role", "model", "content", "stop_reason", "usage", "error"})
 _EMPTY = (b"null", b"{}", b"[]")
 
 
@@ -64,6 +64,10 @@ class Reply:
     def usage(self) -> Usage | None:
         """The tokens known so far."""
         return to_usage(self._usage)
+
+    @property
+    def _finish(self) -> FinishReason:
+        return self.finishes.get(str(self.reason), FinishReason.OTHER)
 
     @property
     def is_over(self) -> bool:
@@ -109,8 +113,7 @@ class Reply:
     def shut(self, block: Block) -> list[Event]:
         """A block is whole."""
         block.closed = True
-        if self.writing is block:
-            self.writing = None
+        self.writing = None
         end = _STOPS.get(block.kind)
         if end is None:
             return [Native(self.dialect, block.kind, json=self._form(block))]
@@ -121,7 +124,7 @@ class Reply:
         block, self._doubtful = self._doubtful, None
         if block is None:
             return []
-        if self.finishes.get(self.reason or "") is FinishReason.LENGTH:
+        if self._finish is FinishReason.LENGTH:
             return [self._cut(block)]
         return [self._call(block)]
 
@@ -211,7 +214,7 @@ class Reply:
         return [Reasoning(encrypted=block.text("data"))]
 
     def _call_stop(self, block: Block) -> list[Event]:
-        out: list[Event] = [] if "".join(block.arguments) else [self._preview(block, block.call_text)]
+        out: list[Event] = [] if any(block.arguments) else [self._preview(block, block.call_text)]
         value, _ = parse_arguments(block.call_text)
         if value:
             return [*out, self._call(block)]
@@ -270,7 +273,7 @@ class Reply:
             self.notes.append(Note(NoteCode.CALL_CUT, f"{block.text('name')}: the reply ended inside its arguments"))
 
     def _outcome(self) -> FinishReason:
-        finish = self.finishes.get(self.reason or "", FinishReason.OTHER)
+        finish = self._finish
         if self.reason is None:
             self.notes.append(Note(NoteCode.NO_FINISH_REASON, "the reply has no stop reason"))
         if self._ids and finish is not FinishReason.TOOL_CALLS:

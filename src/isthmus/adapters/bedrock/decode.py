@@ -10,7 +10,6 @@ import msgspec
 
 from isthmus.adapters.anthropic.blocks import items, members, string
 from isthmus.adapters.anthropic.reply import Members
-from isthmus.adapters.bedrock.failures import refuse
 from isthmus.adapters.bedrock.reply import DIALECT, ConverseReply
 from isthmus.errors import ProtocolError, TierError, TransientError
 from isthmus.models.events import Event, Native, Text, framed
@@ -45,7 +44,7 @@ class ConverseDecoder:
         names: the tools' own names by the names they were sent under, where these differ.
     """
 
-    def __init__(self, *, whole: bool = False, names: Mapping[str, str] = _NO_NAMES) -> None:
+    def __init__(self, *, whole: bool, names: Mapping[str, str] = _NO_NAMES) -> None:
         self.done = False
         self._is_whole = whole
         self._reply = ConverseReply(names)
@@ -53,10 +52,10 @@ class ConverseDecoder:
         self._frame: Frame | None = None
 
     def feed(self, frame: Frame) -> Iterable[Event]:
-        """The events that this frame completes; none once the end was seen.
+        """The events that this frame completes.
 
         Raises:
-            TierError: the frame is an exception, or malformed; carries the usage seen so far.
+            TierError: the frame is malformed; carries the usage seen so far.
         """
         block = self._reply.writing
         if block is not None and frame.event == "contentBlockDelta":
@@ -68,11 +67,8 @@ class ConverseDecoder:
                 if quick.contentBlockIndex == block.index:
                     block.texts.append(quick.delta.text)
                     return (framed(Text(quick.delta.text), frame),)
-        if self.done:
-            return ()
         self._frame = frame
         try:
-            refuse(frame)
             return [framed(event, frame) for event in self._read(frame)]
         except TierError as error:
             error.usage = error.usage or self._reply.usage
@@ -93,12 +89,7 @@ class ConverseDecoder:
             raise TransientError(f"the reply was cut ({ended}): it ended before messageStop", usage=self._reply.usage)
         if self._reply.reason in _MALFORMED:
             raise self._broken(f"the model's output could not be read ({self._reply.reason})")
-        try:
-            return [framed(event, self._frame) for event in self._reply.end()]
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, TierError):
-                raise
-            raise self._broken(f"the reply cannot be put together: {error}") from None
+        return [framed(event, self._frame) for event in self._reply.end()]
 
     def _broken(self, message: str) -> ProtocolError:
         return ProtocolError(message, usage=self._reply.usage)
@@ -113,7 +104,7 @@ class ConverseDecoder:
         # InvokeModel puts the event's name into the payload, and what is its own beside it.
         out: list[Event] = []
         beside = {name: value for name, value in found.items() if name not in _EVENTS and name not in _BESIDE}
-        self._reply.describe(beside, final=False)
+        self._reply.told(beside)
         for name in [name for name in found if name in _EVENTS]:
             out += _EVENTS[name](self, members(found[name]))
         return out
@@ -125,9 +116,8 @@ class ConverseDecoder:
         out: list[Event] = []
         for index, value in enumerate(items(message["content"])):
             out += self._reply.whole(index, value)
-        self._reply.describe(found, final=True)
+        self._reply.told(found)
         self._stopped(found)
-        self.done = True
         return out
 
     def _message_start(self, found: Members) -> list[Event]:
@@ -162,7 +152,7 @@ class ConverseDecoder:
         return [] if block is None or block.closed else self._reply.shut(block)
 
     def _message_stop(self, found: Members) -> list[Event]:
-        self._reply.describe(found, final=False)
+        self._reply.told(found)
         self._stopped(found)
         return self._reply.settle_call()
 
@@ -171,7 +161,7 @@ class ConverseDecoder:
         self._over = True
 
     def _metadata(self, found: Members) -> list[Event]:
-        self._reply.describe(found, final=True, over=True)
+        self._reply.told(found, over=True)
         self.done = self._over
         return []
 

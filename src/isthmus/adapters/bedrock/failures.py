@@ -51,14 +51,8 @@ def classify(reply: WireReply) -> TierError:
     return _classified(failure, named, reply.status, headers=reply.headers, body=text)
 
 
-def refuse(frame: Frame) -> None:
-    """Nothing for a frame that is an event.
-
-    Raises:
-        TierError: it is an exception or an error, of the class that it would have had as a reply.
-    """
-    if not frame.event.startswith(FAILED):
-        return
+def failed(frame: Frame) -> TierError:
+    """The error that a frame stands for which is an exception: of the class that it would have had as a reply."""
     try:
         value = loads(frame.data)
     except (ValueError, RecursionError):
@@ -66,7 +60,7 @@ def refuse(frame: Frame) -> None:
     if isinstance(value, dict):
         said = value.get("message") or value.get("Message") or value.get("originalMessage")
         value = {**value, "message": said or frame.event.removeprefix(FAILED)}
-    raise _classified(Failure.parse(value), frame.event.removeprefix(FAILED), None)
+    return _classified(Failure.parse(value), frame.event.removeprefix(FAILED), None)
 
 
 def _classified(
@@ -79,9 +73,9 @@ def _classified(
 ) -> TierError:
     name = named or failure.code or ""
     stands_for = _STATUSES.get(name.lower()) or status or failure.status
-    gone = _NO_MODEL.search(failure.message) is not None and stands_for in (400, 404)
+    gone = _NO_MODEL.search(failure.message) is not None and stands_for == 400
     if gone:
-        # Whatever the status, another model may be there.
+        # It is told as a fault of the request, yet another model may be there.
         stands_for = 404
     known = replace(failure, code=name or None, kind="model_not_found" if gone else failure.kind)
     error = known.classified(status=stands_for, headers=headers, body=body)

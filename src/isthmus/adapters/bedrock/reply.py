@@ -31,7 +31,7 @@ FINISHES: Mapping[str, FinishReason] = {
 _CALL = ("tool_use", "server_tool_use")
 _PLAIN_CALL = frozenset({"toolUseId", "name"})
 # What wraps a reply and says nothing about it; `p` is padding.
-_ENVELOPE = frozenset({"output", "stopReason", "usage", "metrics", "p", "$metadata", "message", "role"})
+_ENVELOPE = frozenset({"output", "stopReason", "usage", "metrics", "p"})
 _BESIDE_USAGE = frozenset({"trace", "performanceConfig", "serviceTier", "amazon-bedrock-trace"})
 _EMPTY = (b"null", b"{}", b"[]")
 
@@ -75,14 +75,14 @@ class ConverseReply(Reply):
         """The tokens known so far."""
         return to_usage(self._usage)
 
-    def describe(self, found: Members, *, final: bool, over: bool = False) -> None:
+    def told(self, found: Members, *, over: bool = False) -> None:
         """Take what a reply says of itself: usage, and what the contract has no word for.
 
         What comes after the end mark is told as notes, so that no cut can make the reply another one.
         """
         snapshot = loads(found["usage"]) if "usage" in found else None
         merge_usage(self._usage, snapshot)
-        self._final_usage = self._final_usage or (final and isinstance(snapshot, Mapping) and bool(snapshot))
+        self._final_usage = self._final_usage or (isinstance(snapshot, Mapping) and bool(snapshot))
         for name, value in found.items():
             if name in _ENVELOPE or bytes(value) in _EMPTY:
                 continue
@@ -201,7 +201,7 @@ class ConverseReply(Reply):
 
     def _form(self, block: Block) -> bytes:
         came = self._came.get(block.index)
-        renamed = block.kind in _CALL and block.text("id") != string(self._parts[block.index].get("toolUseId"), "id")
+        renamed = block.kind in _CALL and block.members["id"] is not self._parts[block.index].get("toolUseId")
         if came is not None and not renamed:
             return bytes(came)
         return dumps(_FORMS.get(block.kind, _as_it_came)(block, self._parts))

@@ -8,13 +8,14 @@ from __future__ import annotations
 from base64 import b64decode
 from binascii import Error as BadBase64
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from isthmus.adapters.anthropic.decode import MessagesDecoder
 from isthmus.adapters.bedrock.decode import ConverseDecoder
-from isthmus.adapters.bedrock.failures import refuse
+from isthmus.adapters.bedrock.failures import failed
 from isthmus.adapters.bedrock.texts import METRICS, TextsDecoder
 from isthmus.adapters.codec import Decoder
 from isthmus.adapters.openai_chat.decode import ChatDecoder
@@ -28,14 +29,16 @@ from isthmus.wire.frame import Frame
 _CHUNK = "chunk"
 _METRICS = METRICS.encode()
 _STOP_REASON = b'"stop_reason"'
+_NULL = b"null"
+_COUNTS = {"prompt_tokens": "inputTokenCount", "completion_tokens": "outputTokenCount"}
 
 
-class _Chunk(msgspec.Struct, gc=False):
+class _Chunk(msgspec.Struct):
     bytes: str
 
 
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
-_decode_choices = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None).decode
+_decode_choices = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 
 class BedrockDecoder:
@@ -50,7 +53,6 @@ class BedrockDecoder:
         self.done = False
         self._is_whole, self._names = whole, names
         self._inner: Decoder | None = None
-        self._is_chat = False
 
     def feed(self, frame: Frame) -> Iterable[Event]:
         """The events that this frame completes.
@@ -60,19 +62,13 @@ class BedrockDecoder:
         """
         if frame.event == _CHUNK:
             frame = _unwrapped(frame)
+        if frame.event[:1] == FAILED:
+            raise self._failed(frame)
         inner = self._inner
         if inner is None:
-            refuse(frame)
             inner = self._inner = self._chosen(frame)
-            self._is_chat = isinstance(inner, ChatDecoder)
-        elif frame.event[:1] == FAILED:
-            self._fail(frame, inner)
-        if self._is_chat and (_METRICS in frame.data or _STOP_REASON in frame.data):
-            found = fields(frame.data)
-            found.pop(METRICS, None)
-            if not found:
-                return ()
-            frame = Frame(dumps(_with_reasons(found)))
+        if isinstance(inner, ChatDecoder) and (_METRICS in frame.data or _STOP_REASON in frame.data):
+            frame = Frame(dumps(_as_chat(fields(frame.data))))
         events = inner.feed(frame)
         self.done = inner.done
         return events
@@ -87,16 +83,14 @@ class BedrockDecoder:
             raise TransientError(f"the reply was cut ({ended}): nothing came")
         return self._inner.close(ended)
 
-    def _fail(self, frame: Frame, inner: Decoder) -> None:
-        """Raise what an exception stands for, with the tokens known so far, which a cut would be told with."""
+    def _failed(self, frame: Frame) -> TierError:
+        """What an exception stands for, with the tokens known so far, which a cut would be told with."""
+        error = failed(frame)
         try:
-            refuse(frame)
-        except TierError as error:
-            try:
-                inner.close(Ended.BROKEN)
-            except TierError as cut:
-                error.usage = cut.usage
-            raise
+            self.close(Ended.BROKEN)
+        except TierError as cut:
+            error.usage = cut.usage
+        return error
 
     def _chosen(self, frame: Frame) -> Decoder:
         """The decoder of the dialect that a reply begins in."""
@@ -108,8 +102,7 @@ class BedrockDecoder:
         except (ValueError, RecursionError):
             value = None
         found: Mapping[str, Any] = value if isinstance(value, dict) else {}
-        first: Mapping[str, Any] = (found.get("choices") or ({},))[0]
-        if found.get("type") != "message" and ("text" in first or not _COMPLETED.isdisjoint(found)):
+        if not _COMPLETED.isdisjoint(found):
             return TextsDecoder(whole=whole)
         if "choices" in found:
             return ChatDecoder(whole=whole, names=self._names)
@@ -118,16 +111,19 @@ class BedrockDecoder:
         return MessagesDecoder(whole=whole, names=self._names)
 
 
-def _with_reasons(found: dict[str, msgspec.Raw]) -> dict[str, Any]:
-    """A chat completion whose choices tell their reason as it does; pages of Amazon Bedrock, 2026-11."""
-    try:
-        choices = _decode_choices(found.get("choices", b"null"))
-    except msgspec.DecodeError:
-        return found
-    for choice in choices or ():
-        if bytes(choice.get("finish_reason", b"null")) == b"null" and "stop_reason" in choice:
-            choice["finish_reason"] = choice["stop_reason"]
-    return {**found, "choices": choices} if choices else found
+def _as_chat(found: dict[str, Any]) -> dict[str, Any]:
+    """A chat completion that tells its tokens and its reasons as it does; pages of Amazon Bedrock, 2026-11."""
+    metrics = loads(found.pop(METRICS, b"null"))
+    if isinstance(metrics, dict) and "usage" not in found:
+        found["usage"] = {name: metrics.get(key) for name, key in _COUNTS.items()}
+    with suppress(msgspec.DecodeError, KeyError):
+        found["choices"] = [_with_reason(choice) for choice in _decode_choices(found["choices"])]
+    return found
+
+
+def _with_reason(choice: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    told = [choice[name] for name in ("finish_reason", "stop_reason") if bytes(choice.get(name, _NULL)) != _NULL]
+    return {**choice, "finish_reason": told[0]} if told else choice
 
 
 def _unwrapped(frame: Frame) -> Frame:

@@ -20,27 +20,29 @@ METRICS = "amazon-bedrock-invocationMetrics"
 """What Bedrock adds to the last chunk of a stream, whosever model it is."""
 _GUARDRAIL = "amazon-bedrock-guardrailAction"
 
-# The list that holds the replies, "" where the reply is the document itself; where its text is; where its reason.
-_FORMS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
-    ("results", ("outputText",), ("completionReason",)),
-    ("outputs", ("text",), ("stop_reason",)),
-    ("generations", ("text",), ("finish_reason",)),
-    ("completions", ("data", "text"), ("finishReason", "reason")),
-    ("choices", ("text",), ("finish_reason",)),
-    ("", ("outputText",), ("completionReason",)),
-    ("", ("generation",), ("stop_reason",)),
-    ("", ("completion",), ("stop_reason",)),
-    ("", ("text",), ("finish_reason",)),
+# The list that holds the replies, "" where the reply is the document itself; where its text is.
+_FORMS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("results", ("outputText",)),
+    ("outputs", ("text",)),
+    ("generations", ("text",)),
+    ("completions", ("data", "text")),
+    ("", ("outputText",)),
+    ("", ("generation",)),
+    ("", ("completion",)),
+    ("", ("text",)),
 )
+# Where a reply tells its reason; families mix the names.
+_WHYS = (("completionReason",), ("finish_reason",), ("finishReason", "reason"), ("stop_reason",))
 _REASONS: Mapping[str, FinishReason] = {
     "finish": FinishReason.STOP,
     "endoftext": FinishReason.STOP,
     "stop_criteria_met": FinishReason.STOP,
-    "content_filtered": FinishReason.CONTENT_FILTER,
     "error_toxic": FinishReason.CONTENT_FILTER,
 }
 _INPUTS = ("inputTokenCount", "inputTextTokenCount", "prompt_token_count", "prompt_tokens")
-_OUTPUTS = ("outputTokenCount", "totalOutputTextTokenCount", "generation_token_count", "completion_tokens")
+_OUTPUTS = (
+    "outputTokenCount", "totalOutputTextTokenCount", "tokenCount", "generation_token_count", "completion_tokens",
+)  # fmt: skip
 
 
 class TextsDecoder:
@@ -50,7 +52,7 @@ class TextsDecoder:
         whole: whether the reply is one JSON document instead of a stream.
     """
 
-    def __init__(self, *, whole: bool = False) -> None:
+    def __init__(self, *, whole: bool) -> None:
         self.done = False
         self._is_whole = whole
         self._frame: Frame | None = None
@@ -97,7 +99,7 @@ class TextsDecoder:
         usage = self._usage()
         if usage is None:
             notes.append(Note(NoteCode.USAGE_MISSING, "the reply's usage did not arrive"))
-        finish = _REASONS.get((self._reason or "").lower()) or finish_of(self._reason)
+        finish = _REASONS.get(str(self._reason).lower()) or finish_of(self._reason)
         finish = FinishReason.CONTENT_FILTER if self._filtered else finish
         return (framed(Finish(str(finish), usage, self._reason, notes=tuple(notes)), self._frame),)
 
@@ -106,24 +108,25 @@ class TextsDecoder:
         if value.get("index"):
             self._others = True
             return "", None
-        for name, text, reason in _FORMS:
+        for name, text in _FORMS:
             held = value.get(name) if name else value
             if name and isinstance(held, list) and held:
                 self._others = self._others or len(held) > 1
                 held = held[0]
             found = _at(held, text)
             if isinstance(found, str):
-                # Some families tell the reason by the other name.
-                why = _at(held, reason) or _at(held, ("stop_reason",))
-                return found, why if isinstance(why, str) else None
-        why = value.get("finish_reason")
-        return None, why if isinstance(why, str) else None
+                self._count(held)
+                return found, _why(held)
+        return None, _why(value)
 
     def _measure(self, value: dict[str, Any]) -> None:
         self._filtered = self._filtered or value.get(_GUARDRAIL) == "INTERVENED"
         for held in (value, value.get("usage"), value.get(METRICS)):
-            if isinstance(held, dict):
-                self._counts.update({name: held[name] for name in (*_INPUTS, *_OUTPUTS) if _count(held.get(name))})
+            self._count(held)
+
+    def _count(self, held: Any) -> None:
+        found = {name: held[name] for name in (*_INPUTS, *_OUTPUTS) if name in held} if isinstance(held, dict) else {}
+        self._counts.update({name: value for name, value in found.items() if _count(value) is not None})
 
     def _usage(self) -> Usage | None:
         if not self._counts:
@@ -137,6 +140,11 @@ def _at(held: Any, path: tuple[str, ...]) -> Any:
     for name in path:
         held = held.get(name) if isinstance(held, dict) else None
     return held
+
+
+def _why(held: Any) -> str | None:
+    found = (_at(held, path) for path in _WHYS)
+    return next((why for why in found if isinstance(why, str)), None)
 
 
 def _count(value: Any) -> int | None:

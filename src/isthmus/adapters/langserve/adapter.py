@@ -22,6 +22,7 @@ from isthmus.models.fold import close
 from isthmus.secret import Address, Secret
 from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
+from isthmus.wire.frame import Frame
 
 _UNPUBLISHED = frozenset({404, 405, 501})
 # LangServe has no host of its own: the environment's key goes to a trusted address, or nowhere.
@@ -161,7 +162,7 @@ class LangServeAdapter(WireAdapter):
             output: what the runnable returned: a message, a dict, a text.
         """
         answer = read(output)
-        return answer.text or "", shown(settle(answer).calls), answer.usage
+        return answer.text or "", shown(settle(answer, seed="", frame=Frame(b"")).calls), answer.usage
 
     @property
     def codec(self) -> LangServeCodec:  # type: ignore[override]

@@ -17,27 +17,28 @@ from isthmus.wire.frame import Frame
 _CUT = (FinishReason.LENGTH.value, FinishReason.CONTENT_FILTER.value)
 
 
-def settle(answer: Answer, *, seed: str = "", streamed: Calls | None = None, frame: Frame | None = None) -> Settled:
+def settle(answer: Answer, *, seed: str, frame: Frame, streamed: Calls | None = None) -> Settled:
     """The calls that the server has not run itself and that are whole, arguments as written wherever it says so.
 
     Args:
         answer: the output, read.
         seed: what tells this reply from others where its message has no id.
-        streamed: the calls joined from the pieces of the root run, if there were any.
         frame: where the message came from.
+        streamed: the calls joined from the pieces of the root run, if there were any.
     """
     message = answer.message or {}
     found, written = entries(message)
     left = [entry for entry in found if entry["id"] not in answer.answered]
     cut, doubtful = finish_of(answer.reason) in _CUT, answer.reason is None
     seed = str(message.get("id") or seed)
-    if streamed and len(left) == len(found) and not message.get("tool_call_chunks"):
+    # The output is the truth: pieces that say less than it are not all that there was.
+    if streamed and len(left) == len(found) <= len(streamed):
         return streamed.settle(cut=cut, doubtful=doubtful, seed=seed)
     # Arguments that LangChain completed look whole: the last call of a reply that was cut may be such a one.
     guessed = left.pop() if cut and left and not written else None
     calls = Calls(DIALECT)
     for entry in left:
-        calls.add(entry, frame or Frame(b""), whole=True)
+        calls.add(entry, frame, whole=True)
     settled = calls.settle(cut=cut, doubtful=doubtful, seed=seed)
     if guessed is not None:
         settled.natives.append(Native(DIALECT, "tool_call", guessed))
@@ -51,7 +52,7 @@ def settle(answer: Answer, *, seed: str = "", streamed: Calls | None = None, fra
 
 def shown(calls: list[Call]) -> list[ToolCall]:
     """The calls as an author's reading gets them; arguments that are no JSON object stay text, so that none runs."""
-    return [ToolCall(call.call_id or "", call.tool, cast(dict[str, Any], _input(call))) for call in calls]
+    return [ToolCall(str(call.call_id), call.tool, cast(dict[str, Any], _input(call))) for call in calls]
 
 
 def _input(call: Call) -> Any:
@@ -70,7 +71,7 @@ def merged(given: Any, settled: Settled, *, answer: Answer) -> list[Call]:
     left = list(settled.calls)
     found: list[Call] = []
     for item in given or ():
-        name, value, call_id = str(peek(item, "name") or ""), peek(item, "input"), peek(item, "id") or None
+        name, value, call_id = peek(item, "name"), peek(item, "input"), peek(item, "id") or None
         # An id that the server left out is made from more than a reading sees.
         own = [call for call in left if call.call_id == call_id or call.call_id not in known]
         same = next((call for call in own if (call.tool, _input(call)) == (name, value)), None)

@@ -40,7 +40,7 @@ _EXCERPT = 200
 _NOTHING: Any = object()
 _MODELS = ("chat_model", "llm")
 # What a hook raises on a piece of an output that is no whole one.
-_HOOK_FAULTS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+_HOOK_FAULTS = (TierError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
 class LangServeDecoder:
@@ -55,12 +55,12 @@ class LangServeDecoder:
         self.done = False
         self._whole = whole
         self._parse = parse
-        self._frame: Frame | None = None
+        self._frame = Frame(b"")
         self._malformed: ProtocolError | None = None
         self._root: str | None = None
         self._began = self._ended = False
         self._output: Any = _NOTHING
-        self._model: Any = _NOTHING
+        self._model: Any = None
         self._models: dict[str, bool] = {}
         self._tools_ran = False
         self._texts: list[str] = []
@@ -80,8 +80,6 @@ class LangServeDecoder:
         Raises:
             TierError: an `error` event, classified; "protocol" for a frame that is malformed. Carries the usage so far.
         """
-        if self.done:
-            return ()
         if self._malformed is not None:
             raise self._malformed
         take = self._named.get(frame.event)
@@ -135,7 +133,7 @@ class LangServeDecoder:
         self._output = value["output"] if held and "output" in value else value
         if self._output is value and self._parse is None and read(value).text is None:
             raise ProtocolError(f"the reply holds no output: {dumps(value)[:_EXCERPT].decode('utf-8', 'replace')}")
-        self._run = str(peek(value.get("metadata"), "run_id") or "") if held else ""
+        self._run = str(peek(peek(value, "metadata"), "run_id") or "")
         self.done = self._ended = True
         return ()
 
@@ -168,19 +166,17 @@ class LangServeDecoder:
         return [framed(event, self._frame) for event in self._shown(chunk)]
 
     def _may_show(self, chunk: Any) -> bool:
-        if not isinstance(chunk, str | Mapping):
-            return False
         known = isinstance(chunk, str) or is_message(chunk) or _is_completion(chunk)
         # Some chains say in each piece all that there is so far: of a dict only what a model has just said is new.
-        if not known and text_in(chunk) not in (None, self._piece):
-            return False
-        if self._parse is None:
-            return True
+        new = known or (isinstance(chunk, Mapping) and text_in(chunk) in (None, self._piece))
+        if self._parse is None or not new:
+            return new
         # An author's reading of a piece need not be a piece of his reading: only what is the same is shown early.
         try:
-            return (self._parse(chunk)[0] or "") == _text(chunk)
+            said = self._parse(chunk)[0] or ""
         except _HOOK_FAULTS:
-            return False
+            said = None
+        return bool(said == _text(chunk))
 
     def _shown(self, chunk: Any) -> Iterator[Event]:
         if is_message(chunk):
@@ -193,13 +189,12 @@ class LangServeDecoder:
             yield Text(text)
         pieces = chunk.get("tool_call_chunks") if is_message(chunk) else None
         for piece in pieces if isinstance(pieces, list) and self._parse is None else ():
-            delta = self._calls.add(piece_of(piece), self._frame or Frame(b""), whole=False)
+            delta = self._calls.add(piece_of(piece), self._frame, whole=False)
             if delta is not None:
                 yield delta
 
     def _spent(self) -> Any:
-        last = Answer() if self._model is _NOTHING else read(self._model)
-        return usage_of({"usage": last.usage}) if last.usage else None
+        return usage_of({"usage": read(self._model).usage or None})
 
     def close(self, ended: Ended) -> Iterable[Event]:
         """What was not shown yet: text, calls, native form, and the one `Finish`.
@@ -219,8 +214,6 @@ class LangServeDecoder:
     def _cut(self, ended: Ended) -> TierError:
         if self._malformed is not None and ended is Ended.FRAMED:
             return self._malformed
-        if self._whole and ended is Ended.FRAMED:
-            return ProtocolError("the reply is empty")
         return TransientError("the stream was cut: it ended before the end event of its root run")
 
     def _closed(self) -> Iterator[Event]:
@@ -236,7 +229,7 @@ class LangServeDecoder:
             yield Text(text)
         finish = finish_of(answer.reason)
         settled = settle(answer, seed=self._run, streamed=self._calls, frame=self._frame)
-        calls, changed = settled.calls, own is not None and own != (answer.text or "")
+        calls, changed = settled.calls, own is not None and own != answer.text
         # A text has no place for calls: those of the model behind it stand.
         if said is not None and (said[1] or not isinstance(output, str)):
             calls = merged(said[1], settled, answer=answer)
@@ -263,7 +256,7 @@ class LangServeDecoder:
     def _answer(self, output: Any, notes: list[Note]) -> Answer:
         """The root run's output, completed by what the last model said of its reason and its tokens."""
         answer = read(output)
-        last = Answer() if self._model is _NOTHING else read(self._model)
+        last = read(self._model)
         if answer.message is None and last.message is not None and answer.text in (None, last.text):
             # The output is that message's text, or its text as data: the message says more.
             ran = {entry["id"] for entry in entries(last.message)[0]} if self._tools_ran else set()
@@ -305,8 +298,6 @@ def _is_completion(chunk: Any) -> bool:
 
 
 def _text(chunk: Any) -> str:
-    if isinstance(chunk, str):
-        return chunk
     return text_of(chunk) if is_message(chunk) else text_in(chunk) or ""
 
 

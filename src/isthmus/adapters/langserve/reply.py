@@ -23,7 +23,7 @@ _PLAIN_BLOCK = frozenset({"type", "text", "index", "id"})
 _TEXT_BLOCKS = ("text", "output_text")
 
 
-@dataclass(slots=True)
+@dataclass
 class Answer:
     """One output, read.
 
@@ -65,10 +65,8 @@ def bare(value: Any) -> Any:
 
 def is_message(value: Any) -> bool:
     """Whether a value is an assistant's message, or a piece of one."""
-    if not isinstance(value, Mapping) or "content" not in value:
-        return False
-    kind = value.get("role") or value.get("type")
-    return kind is None or kind in _AI
+    held = isinstance(value, Mapping) and "content" in value
+    return held and (value.get("role") or value.get("type")) in (None, *_AI)
 
 
 def message_in(value: Any) -> Mapping[str, Any] | None:
@@ -171,26 +169,24 @@ def _usage(message: Any) -> dict[str, Any]:
         return _older_usage(message)
     said = plain(said)
     into, out = (said.get(f"{way}_token_details") or {} for way in ("input", "output"))
-    longer = _count(into.get("ephemeral_1h_input_tokens"))
-    parts = [part for part in (_count(into.get("ephemeral_5m_input_tokens")), longer) if part]
-    read, write = _count(into.get("cache_read")), _count(into.get("cache_creation")) or (sum(parts) or None)
-    if write is None:
-        write = _count(into.get("cache_creation"))
+    longer, stated = _count(into.get("ephemeral_1h_input_tokens")), _count(into.get("cache_creation"))
+    parts = _count(into.get("ephemeral_5m_input_tokens")) or 0, longer or 0
+    # One integration says zero beside the parts.
+    read, write = _count(into.get("cache_read")), stated or sum(parts) or stated
     total = _count(said.get("input_tokens"))
     cached = (read or 0) + (write or 0)
     # Some integrations count the cached tokens apart after all.
     fresh = total if total is None or total < cached else total - cached
+    reasoning = _count(out.get("reasoning"))
     found = {
         "input_tokens": fresh,
         "output_tokens": _count(said.get("output_tokens")),
         "cache_read_input_tokens": read,
         "cache_creation_input_tokens": write,
+        "cache_creation": None if longer is None else {"ephemeral_1h_input_tokens": longer},
+        "output_tokens_details": None if reasoning is None else {"reasoning_tokens": reasoning},
     }
-    usage: dict[str, Any] = {name: count for name, count in found.items() if count is not None}
-    if longer:
-        usage["cache_creation"] = {"ephemeral_1h_input_tokens": longer}
-    if (reasoning := _count(out.get("reasoning"))) is not None:
-        usage["output_tokens_details"] = {"reasoning_tokens": reasoning}
+    usage = {name: count for name, count in found.items() if count is not None}
     return {**usage, "raw": said} if usage else {}
 
 

@@ -147,8 +147,8 @@ class Calls:
         self._last: _Slot | None = None
         self.notes: list[Note] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._slots)
+    def __len__(self) -> int:
+        return len(self._slots)
 
     def add(self, value: Any, frame: Frame, *, whole: bool) -> CallDelta | None:
         """Take one fragment; returns the preview that it makes.
