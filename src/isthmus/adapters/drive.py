@@ -174,10 +174,18 @@ class WireAdapter(ModelAdapter):
         if "://" in path:
             return Address(path)
         if "?" not in self.base_url and "#" not in self.base_url:
-            return Address(self.base_url.rstrip("/") + path)
+            return Address(_joined(self.base_url, path))
         base, mark, query = self.base_url.partition("#")[0].partition("?")
         joint = "&" if "?" in path else "?"
-        return Address(base.rstrip("/") + path + (joint + query if mark and query else ""))
+        return Address(_joined(base, path) + (joint + query if mark and query else ""))
+
+
+def _joined(base: str, path: str) -> str:
+    """A path at a base URL that may say the version, or all of the path, already."""
+    base, bare = base.rstrip("/"), path.partition("?")[0]
+    version = bare.partition("/v1/")[0] + "/v1"
+    said = next((part for part in (bare, version) if bare.startswith(part) and base.endswith(part)), "")
+    return base + path.removeprefix(said)
 
 
 class _Reading:
