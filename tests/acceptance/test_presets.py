@@ -210,6 +210,19 @@ def test_a_base_url_that_cannot_be_called_is_refused_at_once(name: str, base: st
         isthmus.connect(f"{name}:m", api_key=KEY, base_url=base, **region)
 
 
+@pytest.mark.parametrize("name", ["openai", "anthropic", "azure-v1"])
+@pytest.mark.parametrize("status", [404, 405])
+async def test_an_address_where_nothing_is_is_named(name: str, status: int) -> None:
+    """An error that says only that nothing is there tells where that was, without the key, and what to look at."""
+    caught = Caught({"error": {"code": str(status), "message": "Resource not found"}}, status=status)
+    adapter = isthmus.connect(f"{name}:m", api_key=KEY, base_url=f"https://llm.example/x?key={KEY}", transport=caught)
+    with pytest.raises(
+        InvalidRequestError, match=r"not found .*https://llm\.example/x/\S+: is base_url right"
+    ) as refused:
+        await adapter.generate(CTX)
+    assert KEY not in str(refused.value)
+
+
 @pytest.mark.parametrize("name", ["azure", "azure-v1", "foundry", "anthropic-foundry"])
 async def test_a_token_of_the_clouds_directory_is_sent_as_one(name: str) -> None:
     """A token, which a command prints, goes as a bearer token, a key in the header for keys; never both.
