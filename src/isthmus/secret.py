@@ -80,6 +80,9 @@ def clean_url(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return HIDDEN
+    if not parts.netloc and "@" in parts.path:
+        # Written without the slashes in front: what a person meant as a user may stand as the scheme.
+        parts = parts._replace(scheme="", path=f"{HIDDEN}@{parts.path.rpartition('@')[2]}")
     _, at, host = parts.netloc.rpartition("@")
     names = (pair.partition("=") for pair in parts.query.split("&"))
     query = "&".join(f"{name}={HIDDEN}" if sign else HIDDEN for name, sign, _ in names) if parts.query else ""

@@ -24,7 +24,7 @@ from isthmus.adapters.bedrock import BedrockAdapter
 from isthmus.adapters.langserve import LangServeAdapter
 from isthmus.adapters.openai_chat import OpenAIChatAdapter
 from isthmus.chain import RetryPolicy
-from isthmus.errors import IsthmusError, TierError
+from isthmus.errors import ConfigError, IsthmusError, TierError
 from isthmus.harness import DefaultAgent
 from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.observability import hooks, log
@@ -251,7 +251,7 @@ async def test_a_secret_in_the_base_url_is_not_shown(home: Home, form: str, answ
     """F29: a password or a key in the base URL stays out of errors, records, logs and objects."""
     secret = "CANARYinTheAddress"
     async with LoopbackServer([echo(secret)[answer] if answer != "ok" else [whole(b"{}")]]) as server:
-        for url in (server.url, "http://127.0.0.1:9", "http://nowhere.invalid", "ftp://127.0.0.1"):
+        for url in (server.url, "http://127.0.0.1:9", "http://nowhere.invalid"):
             scheme, _, place = url.partition("://")
             adapter = OpenAIChatAdapter(model="m", base_url=f"{scheme}://" + form.format(secret, place))
             with Listening() as heard:
@@ -262,6 +262,26 @@ async def test_a_secret_in_the_base_url_is_not_shown(home: Home, form: str, answ
             assert_hidden(shown(adapter), secret)
             assert_hidden(heard.said(), secret)
             await adapter.aclose()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "ftp://user:{}@127.0.0.1",
+        "127.0.0.1/v1?key={}",
+        "u:{}@127.0.0.1/v1",
+        "//u:{}@x",
+        "http://{}@[bad",
+        "https://u:{}@x/a b",
+    ],
+)
+@pytest.mark.parametrize("dialect", sorted(ADAPTERS))
+def test_a_secret_in_a_base_url_that_is_refused_is_not_shown(dialect: str, form: str) -> None:
+    """F29: the error for an address that cannot be called shows neither a password nor a key in it."""
+    secret = "CANARYinTheAddress"
+    with pytest.raises(ConfigError, match="base_url") as refused:
+        ADAPTERS[dialect](model="m", base_url=form.replace("{}", secret))
+    assert_hidden(shown(refused.value), secret)
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -161,6 +161,100 @@ async def test_azure_at_another_version_and_by_another_deployment() -> None:
     assert adapter._url(adapter.codec.encode(CTX, stream=True)) == f"{AZURE}{path}?api-version=2025-04-01-preview"
 
 
+JOINED = [
+    *[("openai", f"https://llm.example/v1{end}", "https://llm.example/v1/chat/completions") for end in ("", "/", "//")],
+    ("openai", " https://llm.example/v1\n", "https://llm.example/v1/chat/completions"),
+    ("openai", "https://llm.example/v1/chat/completions", "https://llm.example/v1/chat/completions"),
+    ("openai", "https://llm.example", "https://llm.example/chat/completions"),
+    ("openai", "https://llm.example/chat", "https://llm.example/chat/chat/completions"),
+    ("openai", "https://llm.example/v1/?tenant=7#top", "https://llm.example/v1/chat/completions?tenant=7"),
+    ("openai", "  ", "https://api.openai.com/v1/chat/completions"),
+    *[
+        (name, f"http://gpu:8000/pool{end}", "http://gpu:8000/pool/v1/chat/completions")
+        for name in ("llamacpp", "lmstudio", "ollama", "vllm")
+        for end in ("", "/v1", "/v1/")
+    ],
+    *[
+        ("anthropic", f"https://llm.example/a{end}", "https://llm.example/a/v1/messages")
+        for end in ("", "/", "/v1", "/v1/", "/v1/messages")
+    ],
+    *[
+        ("azure-v1", AZURE + end, f"{AZURE}/openai/v1/chat/completions")
+        for end in ("", "/", "/openai/v1", "/openai/v1/")
+    ],
+    ("azure", f"{AZURE}/", f"{AZURE}/openai/deployments/m/chat/completions?api-version=2024-10-21"),
+    (
+        "azure",
+        f"{AZURE}/openai/deployments/m/chat/completions?api-version=2025-01-01-preview",
+        f"{AZURE}/openai/deployments/m/chat/completions?api-version=2025-01-01-preview",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "base", "url"), JOINED)
+async def test_a_base_url_is_taken_with_what_it_may_say_already(name: str, base: str, url: str) -> None:
+    """A slash at the end, the version, or the whole path of a request in the base URL is said once."""
+    adapter, caught = made(name, api_key=KEY, base_url=base)
+    await adapter.generate(CTX)
+    assert caught.sent[0].url == url
+
+
+@pytest.mark.parametrize(
+    "base", ["llm.example/v1", "ftp://llm.example", "https://", "http://[::1", "http://x:0", "http://a b/v1"]
+)
+@pytest.mark.parametrize("name", ["openai", "anthropic", "openai-responses", "langserve", "bedrock"])
+def test_a_base_url_that_cannot_be_called_is_refused_at_once(name: str, base: str) -> None:
+    """The error comes when the adapter is made, and names the setting and what it must be."""
+    region = {"aws_region": "us-east-1"} if name == "bedrock" else {}
+    with pytest.raises(ConfigError, match=r"base_url: .*cannot be called: it must be http"):
+        isthmus.connect(f"{name}:m", api_key=KEY, base_url=base, **region)
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "azure-v1"])
+@pytest.mark.parametrize("status", [404, 405])
+async def test_an_address_where_nothing_is_is_named(name: str, status: int) -> None:
+    """An error that says only that nothing is there tells where that was, without the key, and what to look at."""
+    caught = Caught({"error": {"code": str(status), "message": "Resource not found"}}, status=status)
+    adapter = isthmus.connect(f"{name}:m", api_key=KEY, base_url=f"https://llm.example/x?key={KEY}", transport=caught)
+    with pytest.raises(
+        InvalidRequestError, match=r"not found .*https://llm\.example/x/\S+: is base_url right"
+    ) as refused:
+        await adapter.generate(CTX)
+    assert KEY not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["azure", "azure-v1", "foundry", "anthropic-foundry"])
+async def test_a_token_of_the_clouds_directory_is_sent_as_one(name: str) -> None:
+    """A token, which a command prints, goes as a bearer token, a key in the header for keys; never both.
+
+    Source: the clients `AzureOpenAI` and `AnthropicFoundry` of the official SDKs, 2026-11.
+    """
+    token = "eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOiJodHRwcyJ9.c2lnbmF0dXJl"
+    adapter, caught = made(name, api_key_command=f"echo {token}", base_url=AZURE)
+    await adapter.generate(CTX)
+    assert caught.sent[0].headers["authorization"] == f"Bearer {token}"
+    assert {"api-key", "x-api-key"}.isdisjoint(caught.sent[0].headers)
+    assert token not in repr(adapter.keys)
+
+
+@pytest.mark.parametrize(
+    ("model", "segment"),
+    [
+        ("my dep", "my%20dep"),
+        ("a/b", "a%2Fb"),
+        ("ü", "%C3%BC"),
+        ("a?b#c", "a%3Fb%23c"),
+        ("a%2Fb", "a%252Fb"),
+        ("a:b@c", "a:b@c"),
+    ],
+)
+def test_a_deployment_with_odd_characters_is_one_segment(model: str, segment: str) -> None:
+    """Whatever a deployment is called, its name is quoted once and changes nothing else of the URL."""
+    adapter = isthmus.connect(f"azure:{model}", api_key=KEY, base_url=AZURE, transport=Caught({}))
+    url = adapter._url(adapter.codec.encode(CTX, stream=True))
+    assert url == f"{AZURE}/openai/deployments/{segment}/chat/completions?api-version=2024-10-21"
+
+
 @pytest.mark.parametrize("name", ["azure", "azure-v1", "foundry", "vertex", "anthropic-vertex", "anthropic-foundry"])
 def test_a_server_without_an_address_of_its_own_asks_for_it(name: str) -> None:
     """Where each account has its own address, the error names the setting and shows what one looks like."""

@@ -22,6 +22,7 @@ from support.ownenv import ROOT, python
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("litellm")]
 
 KEY = "sk-canary-0123456789"
+HELD = "5f2b8c0d9e7a4b31"
 USER = [{"role": "user", "content": "Hi"}]
 USAGE = {
     "prompt_tokens": 5,
@@ -91,7 +92,7 @@ async def child() -> AsyncIterator[Child]:
     interpreter = await asyncio.to_thread(python, "litellm", "litellm>=1.107.0.dev2,<2", "msgspec>=0.19,<1")
     paths = os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests")))
     env = {name: value for name, value in os.environ.items() if not name.endswith("_KEY")}
-    env |= {"PYTHONPATH": paths, "OPENAI_API_KEY": "sk-from-the-environment"}
+    env |= {"PYTHONPATH": paths, "OPENAI_API_KEY": "sk-from-the-environment", "GROQ_API_KEY": HELD}
     script = Path(__file__).parents[1] / "support" / "litellm_child.py"
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
@@ -231,6 +232,38 @@ async def test_f18_each_failure_has_one_class_and_no_key(
     assert (told["class"], told["status"]) == (expected, status)
     assert told["retry_after"] == 7.0
     assert KEY not in json.dumps(told)
+
+
+@pytest.mark.parametrize("middle", [False, True])
+async def test_f29_a_key_that_the_library_found_itself_is_hidden_too(middle: bool, child: Child) -> None:
+    """F29: a server's error that repeats a key of the environment, whatever its shape, loses it."""
+    error = {"error": {"message": f"Bad key {HELD} here", "type": "authentication_error", "code": 401}}
+    steps = stream(sse(PIECES[1], error)) if middle else [whole(json.dumps(error).encode(), 401)]
+    async with LoopbackServer(lambda seen: steps) as server:
+        child.url = server.url
+        told = await child.ask(api_key=None, model="groq/m", base_url_trusted=True)
+        assert server.requests[0].headers["authorization"] == f"Bearer {HELD}"
+    assert "here" in json.dumps(told)
+    assert HELD not in json.dumps(told)
+
+
+@pytest.mark.parametrize("model", ["openai/m", "groq/m"])
+async def test_f03_an_error_in_the_middle_has_the_class_of_any_adapter(model: str, child: Child) -> None:
+    """F03: an error frame after content ends the reply with the server's own class, none that the library made up."""
+    for kind, status, expected in (
+        ("rate_limit_error", 429, "transient"),
+        ("overloaded_error", 529, "unavailable"),
+        ("server_error", 500, "transient"),
+        ("invalid_request_error", 400, "invalid"),
+        ("authentication_error", 401, "credentials"),
+    ):
+        for code in (status, str(status), None):
+            error = {"error": {"message": "Slow down", "type": kind, "code": code}}
+            frames = sse(PIECES[1], error)
+            async with LoopbackServer(lambda seen, frames=frames: stream(frames)) as server:
+                child.url = server.url
+                told = (await child.ask(model=model))["result"]
+            assert (told["text"], told["finish"], told["error"]["class"]) == ("Hel", "error-post", expected), code
 
 
 async def test_nobody_there_is_unavailable(child: Child) -> None:

@@ -268,6 +268,25 @@ def test_plugins_are_imported_once_and_a_failing_one_is_shown(
         sys.modules.pop(name, None)
 
 
+def test_what_led_to_a_failed_import_is_shown_without_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever asks, by plugin or by dotted path, is told the whole chain of causes, and no key that stands in it."""
+    (tmp_path / "plug_why.py").write_text(
+        "try:\n    import plug_not_there\n"
+        "except ImportError as error:\n    raise RuntimeError('no gateway for sk-canary-0123456789') from error\n"
+    )
+    (tmp_path / "plug_self.py").write_text("error = RuntimeError('round')\nraise error from error\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import_plugins(["plug_why", "plug_self"])
+    why = r"RuntimeError: no gateway for \*\*\*, because of ModuleNotFoundError: No module named 'plug_not_there'"
+    for provider in ("nowhere", "plug_why:A"):
+        with pytest.raises(ConfigError, match=why):
+            load_adapter(provider)
+    assert "plug_not_there" in caplog.text
+    assert "sk-canary-0123456789" not in caplog.text
+
+
 @pytest.mark.parametrize(("body", "found"), [({"anthropic_version": "v"}, True), ({}, True), ({"prompt": "x"}, False)])
 def test_a_shared_path_is_told_apart_by_the_body(body: dict[str, str], found: bool) -> None:
     """Where others use the same path, a member of the body decides; without a body the path does."""

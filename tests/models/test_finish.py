@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from isthmus.models.events import FinishReason
-from isthmus.models.finish import CHAT_NAMES, MODEL_NAMES, finish_of, is_output_truncation
+from isthmus.models.finish import CHAT_NAMES, MODEL_NAMES, finish_of, is_output_truncation, is_unreadable
 
 TRUNCATIONS = [
     "max_tokens",
@@ -67,3 +67,21 @@ def test_error_post_has_no_name_on_the_other_faces() -> None:
 def test_an_unknown_reason_is_other() -> None:
     """What nobody knows, and nothing at all, is "other"."""
     assert finish_of("tired") == finish_of("") == finish_of(None) == "other"
+
+
+@pytest.mark.parametrize(
+    ("reason", "unreadable"),
+    [
+        ("malformed_tool_use", True),
+        ("MALFORMED_FUNCTION_CALL", True),
+        ("function_call_filter: MALFORMED_FUNCTION_CALL", True),
+        ("unexpectedToolCall", True),
+        ("tool_use", False),
+        ("content_filter: SAFETY", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_reasons_that_say_that_there_is_no_reply(reason: str | None, unreadable: bool) -> None:
+    """F01: what the server could not read of a model's output is told from every other reason, in any spelling."""
+    assert is_unreadable(reason) == unreadable

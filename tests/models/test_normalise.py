@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from isthmus.errors import ProtocolError
 from isthmus.models.events import Call, CallDelta, Finish, Native, Note, NoteCode, Reasoning, StepResult, Text, Usage
+from isthmus.models.jsontext import WrittenFloat
 from isthmus.models.normalise import make_call, parse_arguments, to_event, to_step_result, to_usage
 
 RIGHT = {
@@ -142,3 +143,17 @@ def test_numbers_that_json_has_no_words_for_are_no_arguments(word: str) -> None:
     assert value is None
     assert problem is not None
     assert word in problem
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1E+999", "1" * 5000, f"1{'0' * 400}.0"])
+def test_f30_a_number_that_nothing_holds_is_no_argument(number: str) -> None:
+    """F30: it becomes no infinity: the call keeps its text, has no input, and says which number it was, in short."""
+    text = f'{{"deep": [{{"n": {number}}}]}}'
+    for arguments in (text, {"deep": [WrittenFloat(number)]}):
+        call = make_call("f", arguments, call_id=None)
+        assert call.input is None
+        assert call.problem is not None
+        assert number[:30] in call.problem
+        assert len(call.problem) < 150
+        assert number in (call.arguments or "")
+    assert make_call("f", {"n": 10**400}, call_id=None).input == {"n": 10**400}

@@ -46,6 +46,43 @@ async def sent(source: KeySource, *, refresh: bool = False) -> str:
     return (await source.headers(refresh=refresh))["authorization"]
 
 
+@pytest.mark.parametrize("blank", ["", "  ", "\n", "\t\r\n"])
+async def test_blank_is_no_key(monkeypatch: pytest.MonkeyPatch, blank: str) -> None:
+    """A blank key, command or variable is as good as none: the next place is asked, and the last says what to do."""
+    monkeypatch.setenv(VARIABLE, "from-env")
+    places = {"api_key": blank, "api_key_command": blank, "configured": blank}
+    scheme = KeyScheme(extra={"x-version": "1"})
+    source = KeySource(variable=VARIABLE, scheme=scheme, **places)
+    assert await source.headers() == {"x-version": "1", "authorization": "Bearer from-env"}
+    monkeypatch.setenv(VARIABLE, blank)
+    with pytest.raises(CredentialsError, match=f"no API key: set {VARIABLE}"):
+        await KeySource(variable=VARIABLE, **places).headers()
+    own = KeySource(variable=VARIABLE, required=False, scheme=scheme, **places)
+    assert await own.headers() == {"x-version": "1"}
+
+
+async def test_white_space_around_a_key_is_left_out() -> None:
+    """A key that was pasted with a line break is sent without it, from every place."""
+    for place in ({"api_key": " k-1\n"}, {"configured": "k-1\r\n"}, {"api_key_command": " echo k-1 \n"}):
+        assert await sent(KeySource(**place)) == "Bearer k-1"
+
+
+@pytest.mark.parametrize(
+    ("key", "headers"),
+    [
+        ("0f1e2d3c4b5a", {"api-key": "0f1e2d3c4b5a"}),
+        ("eyJhbGciOi.eyJzdWIi.c2ln_-", {"authorization": "Bearer eyJhbGciOi.eyJzdWIi.c2ln_-"}),
+        ("eyJ.only-two", {"api-key": "eyJ.only-two"}),
+    ],
+)
+async def test_a_token_is_sent_as_a_bearer_where_that_is_taken(key: str, headers: dict[str, str]) -> None:
+    """A signed token goes into the header for tokens, a key into its own; never both, and never where none is taken."""
+    scheme = KeyScheme(header="api-key", prefix="", takes_tokens=True)
+    assert await KeySource(api_key=key, scheme=scheme).headers() == headers
+    plain = KeyScheme(header="api-key", prefix="")
+    assert await KeySource(api_key=key, scheme=plain).headers() == {"api-key": key}
+
+
 async def test_the_order_is_argument_command_configuration_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each place is asked only when those before it have nothing."""
     monkeypatch.setenv(VARIABLE, "from-env")

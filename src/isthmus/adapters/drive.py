@@ -12,7 +12,7 @@ from isthmus.adapters.base import ModelAdapter
 from isthmus.adapters.bodies import first_bytes, is_document, too_large
 from isthmus.adapters.codec import Codec, Decoder, Reply, Request, Transport
 from isthmus.adapters.observed import told
-from isthmus.errors import InvalidRequestError, ProtocolError, TierError, TransientError
+from isthmus.errors import ErrorClass, InvalidRequestError, ProtocolError, TierError, TransientError
 from isthmus.models.batches import Batches, BatchSource
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, Finish, Note, StepResult, framed
@@ -27,6 +27,7 @@ from isthmus.wire.ndjson import NDJSONParser
 from isthmus.wire.sse import SSEParser
 
 _ERROR_BODY = 65_536
+_NOT_HERE = (404, 405)
 _EXCERPT = 300
 _MOST_ASKED = 8
 _EMPTY = GenerateContext()
@@ -155,7 +156,11 @@ class WireAdapter(ModelAdapter):
         if hooks.listening():
             hooks.emit(hooks.WireChunk(url=clean_url(url), data=body))
         headers = reply.headers if "date" in reply.headers else {**reply.headers, "date": formatdate(usegmt=True)}
-        return self.codec.classify(WireReply(reply.status, headers, body))
+        error = self.codec.classify(WireReply(reply.status, headers, body))
+        if reply.status in _NOT_HERE and error.error_class is ErrorClass.INVALID:
+            error.message += f" (there is nothing like it at {clean_url(url)}: is base_url right?)"
+            error.args = (error.message,)
+        return error
 
     async def _heard(self, chunks: AsyncIterator[bytes], url: str) -> AsyncGenerator[bytes, None]:
         """The same chunks, shown to those who listen."""
@@ -174,10 +179,18 @@ class WireAdapter(ModelAdapter):
         if "://" in path:
             return Address(path)
         if "?" not in self.base_url and "#" not in self.base_url:
-            return Address(self.base_url.rstrip("/") + path)
+            return Address(_joined(self.base_url, path))
         base, mark, query = self.base_url.partition("#")[0].partition("?")
         joint = "&" if "?" in path else "?"
-        return Address(base.rstrip("/") + path + (joint + query if mark and query else ""))
+        return Address(_joined(base, path) + (joint + query if mark and query else ""))
+
+
+def _joined(base: str, path: str) -> str:
+    """A path at a base URL that may say the version, or all of the path, already."""
+    base, bare = base.rstrip("/"), path.partition("?")[0]
+    version = bare.partition("/v1/")[0] + "/v1"
+    said = next((part for part in (bare, version) if bare.startswith(part) and base.endswith(part)), "")
+    return base + path.removeprefix(said)
 
 
 class _Reading:

@@ -12,6 +12,7 @@ from isthmus.errors import ConfigError
 from isthmus.models.capabilities import ModelCapabilities, capabilities_from_limits
 from isthmus.secret import Secret
 from isthmus.transport.credentials import KeyScheme, KeySource, covers
+from isthmus.transport.request import base_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,7 @@ class Endpoint:
         key_required: whether a request to one of these hosts without a key is an error.
         header: the header that the key is sent in.
         prefix: what stands before the key.
+        takes_tokens: whether a signed token is taken in place of the key, as a bearer token.
         supports: what it takes, where that is less than its dialect can say.
         models: what is known of its models: part of a model's id → fields of `ModelCapabilities`.
     """
@@ -43,6 +45,7 @@ class Endpoint:
     key_required: bool = True
     header: str = "authorization"
     prefix: str = "Bearer "
+    takes_tokens: bool = False
     supports: tuple[str, ...] | None = None
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -70,14 +73,14 @@ class Endpoint:
         """Where its requests go.
 
         Raises:
-            ConfigError: no address is given, and it has none of its own.
+            ConfigError: no address is given, and it has none of its own; or nothing can be called there.
         """
-        url = given or self.base_url
+        url = (given or "").strip() or self.base_url
         if not url:
             like = f", e.g. {self.address}" if self.address else ""
             where = f"provider {self.provider!r}"
             raise ConfigError(f"each account has an address of its own: set it{like}", where=where, key="base_url")
-        return url
+        return base_of(url)
 
     def is_home(self, url: str) -> bool:
         """Whether a URL leads to one of its own hosts."""
@@ -93,7 +96,7 @@ class Endpoint:
     def scheme(self, headers: Mapping[str, str] | None) -> KeyScheme:
         """How the key is sent, beside further headers whose values are hidden."""
         further = {name.lower(): Secret(value) for name, value in (headers or {}).items()}
-        return KeyScheme(header=self.header, prefix=self.prefix, extra=further)
+        return KeyScheme(header=self.header, prefix=self.prefix, takes_tokens=self.takes_tokens, extra=further)
 
     def keys(self, url: str, *, trusted: bool, headers: Mapping[str, str] | None, **given: Any) -> KeySource:
         """Where its key comes from.

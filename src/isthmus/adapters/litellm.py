@@ -27,6 +27,7 @@ from isthmus.models.neutral import NATIVE_INPUT
 from isthmus.observability import hooks
 from isthmus.secret import HIDDEN, Secret, names_secret, redact
 from isthmus.transport.credentials import KeyScheme, KeySource
+from isthmus.transport.request import base_of
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
 
@@ -34,6 +35,8 @@ _SERVER = ChatServer(provider="litellm", effort_off={"reasoning_effort": "none"}
 _SCHEME = KeyScheme(header="key", prefix="")
 # Sent in place of a key, so that the library sends none from the environment to an address that is not its own.
 _NO_KEY = "no-key"
+# Anything shorter may be a word.
+_SHORTEST = 8
 _FORCED: Mapping[str, Any] = {"drop_params": True, "num_retries": 0, "max_retries": 0}
 # The library's exceptions that say more than their status; LiteLLM 1.110, 2026-11.
 _CODES = {
@@ -98,8 +101,8 @@ class LiteLLMAdapter(ModelAdapter):
         self.effort, self.temperature = effort, temperature
         self.timeouts = timeouts
         self._model_limits = model_limits
-        self._base_url = base_url
-        self._placeholder = _NO_KEY if base_url and not base_url_trusted else None
+        self._base_url = base_of(base_url) if base_url and base_url.strip() else None
+        self._placeholder = _NO_KEY if self._base_url and not base_url_trusted else None
         self.keys = KeySource(
             api_key=api_key,
             api_key_command=api_key_command,
@@ -229,24 +232,34 @@ class LiteLLMAdapter(ModelAdapter):
             except StopAsyncIteration:
                 return
             except Exception as error:
-                failure = self._failure(error)
+                failure = self._failure(error, in_stream=True)
             else:
                 yield chunk
                 continue
             raise failure
 
-    def _failure(self, error: Exception) -> TierError:
-        """The one class of an exception of the library, without keys; what led to it may hold them and is left out."""
-        status = getattr(error, "status_code", None)
-        code = _CODES.get(type(error).__name__) or getattr(error, "code", None)
+    def _failure(self, error: Exception, *, in_stream: bool = False) -> TierError:
+        """The one class of an exception of the library, without keys; what led to it may hold them and is left out.
+
+        Args:
+            error: what the library raised.
+            in_stream: the reply had begun, so that a status is one that the library made up: the server's own error
+                object says more.
+        """
+        told = next(
+            (held for cause in _causes(error) if isinstance(held := getattr(cause, "body", None), Mapping)), None
+        )
+        own = Failure("") if told is None else Failure.parse(told)
+        status = getattr(error, "status_code", None) if told is None or not in_stream else own.status
         if status == 500 and any(type(cause).__name__ in _UNREACHED for cause in _causes(error)):
             status = 503
+        named = next((_CODES[name] for cause in _causes(error) if (name := type(cause).__name__) in _CODES), None)
+        code = named or own.code or getattr(error, "code", None)
         held = getattr(getattr(error, "response", None), "headers", None)
         headers = {str(name).lower(): str(value) for name, value in dict(held or {}).items()}
-        said = redact(str(error) or type(error).__name__, self.keys.secrets())
-        known = status if isinstance(status, int) else None
-        return Failure(said, str(code) if code else None, type(error).__name__).classified(
-            status=known, headers=headers
+        said = redact(str(error) or type(error).__name__, (*self.keys.secrets(), *_of_the_environment()))
+        return Failure(said, str(code) if code else None, own.kind or type(error).__name__).classified(
+            status=int(f"{status}") if f"{status}".isdigit() else None, headers=headers
         )
 
     def _end(self, events: Any, notes: list[Note]) -> Iterator[Event]:
@@ -294,6 +307,11 @@ def _number(*values: Any) -> float | None:
         if isinstance(found, int | float) and not isinstance(found, bool):
             return float(found)
     return None
+
+
+def _of_the_environment() -> Iterator[str]:
+    """The keys that the library may have taken from the environment, which servers repeat in their errors."""
+    return (value for name, value in os.environ.items() if names_secret(name) and len(value) >= _SHORTEST)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

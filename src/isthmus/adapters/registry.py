@@ -22,6 +22,7 @@ from typing import Any
 
 from isthmus.errors import ConfigError, IsthmusError, MissingDependencyError
 from isthmus.models.capabilities import capabilities_from_limits
+from isthmus.secret import redact
 from isthmus.settings import LLM_KEYS, hidden, like_parameter, unknown_key
 
 GROUP = "isthmus.adapters"
@@ -118,7 +119,7 @@ def import_plugins(modules: Iterable[str]) -> None:
         except (Exception, SystemExit) as error:
             # A script that is imported by mistake may end the process.
             _failed_plugins[module] = error
-            _log.warning("plugin module %r could not be imported: %s: %s", module, type(error).__name__, error)
+            _log.warning("plugin module %r could not be imported: %s", module, _told(error))
 
 
 def available_providers() -> list[str]:
@@ -189,10 +190,19 @@ def _dotted(path: str, row: BuiltIn | None = None, label: str = "") -> Factory:
             raise MissingDependencyError(f"provider {label!r}", row.package, extra=row.extra) from error
         hint = "; a dotted path reads package.module:Class" if row is None else ""
         when = " while it was imported" if isinstance(error, SystemExit) else ""
-        raise ConfigError(f"provider {label!r}: {type(error).__name__}{when}: {error}{hint}") from error
+        raise ConfigError(f"provider {label!r}: {_told(error, when)}{hint}") from error
     if not callable(found):
         raise ConfigError(f"provider {label!r} is a {type(found).__name__}, not a class or a function")
     return found  # type: ignore[no-any-return]
+
+
+def _told(error: BaseException, when: str = "") -> str:
+    """What went wrong, and what led to it as far as its author says."""
+    led = [error]
+    while (cause := led[-1].__cause__) is not None and cause not in led:
+        led.append(cause)
+    said = [f"{type(each).__name__}: {redact(str(each))}" for each in led[1:]]
+    return ", because of ".join((f"{type(error).__name__}{when}: {redact(str(error))}", *said))
 
 
 def _unknown(provider: str) -> ConfigError:
@@ -200,7 +210,7 @@ def _unknown(provider: str) -> ConfigError:
     near = get_close_matches(provider, names, n=1)
     guess = f"did you mean {near[0]!r}? " if near else ""
     broken = "".join(
-        f" Plugin module {name!r} could not be imported: {type(error).__name__}: {error}."
+        f" Plugin module {name!r} could not be imported: {_told(error)}."
         for name, error in _failed_plugins.items()
         if error is not None
     )

@@ -25,6 +25,7 @@ from isthmus.models.stream import EventStream
 _MOST = 10_000
 _BREATH = 64
 _AFTER_CANCEL = 1.0
+_CROWDED = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +229,9 @@ class Seen:
         await asyncio.wait({task}, timeout=self.patience)
         if not task.done():
             heard.late = True
-            # One call that hangs is a finding; the next ones need not take as long.
-            self.patience = min(self.patience, _AFTER_CANCEL)
+            # One call that hangs is a finding; the next ones need not take as long, but as long as those that answered.
+            answered = max((each.seconds for each in self.heards if not each.late), default=0.0)
+            self.patience = min(self.patience, max(_AFTER_CANCEL, _CROWDED * answered))
             task.cancel()
             await asyncio.wait({task}, timeout=_AFTER_CANCEL)
             heard.stuck = not task.done()

@@ -33,6 +33,19 @@ _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
 }
 _FINISHES = {spelling: finish.value for finish, spellings in _SPELLINGS.items() for spelling in spellings}
 
+# Bedrock's `StopReason` and the Gemini API's `FinishReason`, 2026-11.
+_UNREADABLE = frozenset(
+    {
+        "malformedfunctioncall",
+        "malformedmodeloutput",
+        "malformedresponse",
+        "malformedtooluse",
+        "missingthoughtsignature",
+        "toomanytoolcalls",
+        "unexpectedtoolcall",
+    }
+)
+
 CHAT_NAMES: Mapping[str, str] = {
     "stop": "end_turn",
     "tool-calls": "tool_use",
@@ -68,6 +81,15 @@ def is_output_truncation(stop_reason: str | None) -> bool:
         stop_reason: e.g. "max_tokens", "length", "maxTokens", "MAX_TOKENS"; None and "" are no truncation.
     """
     return isinstance(stop_reason, str) and _bare(stop_reason) in _TRUNCATED
+
+
+def is_unreadable(stop_reason: str | None) -> bool:
+    """Whether a stop reason says that the model's own output could not be read: what there is of it is no answer.
+
+    Args:
+        stop_reason: e.g. "malformed_tool_use", "function_call_filter: MALFORMED_FUNCTION_CALL"; None says nothing.
+    """
+    return isinstance(stop_reason, str) and any(_bare(part) in _UNREADABLE for part in stop_reason.split(":"))
 
 
 def finish_of(reason: str | None) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 Raw = msgspec.Raw
 _ALL_INTEGERS = 2**53
+_SHOWN = 40
 
 
 class WrittenFloat(float):
@@ -63,19 +64,33 @@ def loads(data: bytes | str | msgspec.Raw) -> Any:
 
 
 def strictly(text: str) -> Any:
-    """Decode JSON that a model wrote: as `loads` does, but `NaN` and the infinities are none.
+    """Decode JSON that a model wrote: as `loads` does, but `NaN`, the infinities, and what would become one are none.
 
     Raises:
-        ValueError: it is not JSON.
+        ValueError: it is not JSON, or holds a number larger than any float, or of more digits than Python reads.
     """
     try:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeError):
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
 
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
+
+
+def _finite(number: str) -> float:
+    nearest = float(number)
+    if isinf(nearest):
+        raise ValueError(f"{number[:_SHOWN]} is too large a number")
+    return nearest
+
+
+def _whole(number: str) -> int:
+    try:
+        return int(number)
+    except ValueError:
+        raise ValueError(f"{number[:_SHOWN]}… is a number of too many digits: {len(number)}") from None
 
 
 def exactly(text: str | bytes) -> tuple[Any, bool]:

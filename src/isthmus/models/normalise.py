@@ -26,7 +26,7 @@ from isthmus.models.events import (
     Usage,
     framed,
 )
-from isthmus.models.jsontext import dumps, loads, strictly
+from isthmus.models.jsontext import dumps, strictly
 from isthmus.secret import redact
 
 _FINISHES = frozenset(FinishReason)
@@ -94,7 +94,7 @@ def make_call(tool: str, arguments: Any, *, call_id: str | None) -> Call:
     except (TypeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"call of {tool!r}: its input has no JSON form: {error}") from None
     # As anybody else will read it: what JSON has no words for, in an object that an author made, is in neither.
-    value, problem = parse_arguments(loads(text) if isinstance(arguments, Mapping) else arguments)
+    value, problem = parse_arguments(text if isinstance(arguments, Mapping) else arguments)
     return Call(tool, value, call_id, text, problem)
 
 

@@ -30,12 +30,20 @@ class KeyScheme:
     Args:
         header: the header's name, e.g. "authorization" or "x-api-key".
         prefix: what stands before the key, e.g. "Bearer ".
+        takes_tokens: whether a signed token (JWT) may stand in for the key, which is then sent as a bearer token.
         extra: further headers of every request; they hold no secret.
     """
 
     header: str = "authorization"
     prefix: str = "Bearer "
+    takes_tokens: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
+
+    def headers(self, key: str) -> Mapping[str, str]:
+        """The headers that carry a key, beside the further ones."""
+        if self.takes_tokens and key.startswith("eyJ") and key.count(".") == 2:
+            return {**self.extra, "authorization": Secret(f"Bearer {key}")}
+        return {**self.extra, self.header: Secret(self.prefix + key)}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -67,9 +75,8 @@ class KeySource:
     required: bool = True
 
     def __post_init__(self) -> None:
-        self.api_key = Secret(self.api_key) if self.api_key else None
-        self.configured = Secret(self.configured) if self.configured else None
-        self.api_key_command = Secret(self.api_key_command) if self.api_key_command else None
+        self.api_key, self.configured = _given(self.api_key), _given(self.configured)
+        self.api_key_command = _given(self.api_key_command)
         self.base_url = Address(self.base_url)
         self._made: tuple[str, Mapping[str, str]] = ("", {})
         self._settled: Mapping[str, str] | None = None
@@ -124,8 +131,7 @@ class KeySource:
         if not key.isascii() or not key.isprintable() or " " in key:
             raise CredentialsError(f"the API key from {origin} holds characters that no header can carry")
         self._seen[key] = None
-        headers = {**self.scheme.extra, self.scheme.header: Secret(self.scheme.prefix + key)}
-        self._made = (key, MappingProxyType(headers))
+        self._made = (key, MappingProxyType(self.scheme.headers(key)))
         if self.api_key:
             # Nothing else will ever be asked.
             self._settled = self._made[1]
@@ -134,12 +140,12 @@ class KeySource:
     async def _find(self, refresh: bool) -> tuple[Secret | None, str]:
         """The key and where it comes from, or None and what would supply one."""
         if self.api_key:
-            return Secret(self.api_key.strip()), "the argument api_key"
+            return Secret(self.api_key), "the argument api_key"
         if self.api_key_command:
             refused = self._seen if refresh else ()
             return await _vended(self.api_key_command, self.api_key_ttl_ms / 1000, refused), "api_key_command"
         if self.configured:
-            return Secret(self.configured.strip()), "the configuration"
+            return Secret(self.configured), "the configuration"
         value = Secret(os.environ.get(self.variable, "").strip()) if self.variable else None
         remedy = "pass api_key, or set api_key or api_key_command in the configuration"
         if not value:
@@ -150,6 +156,11 @@ class KeySource:
             self._seen[value] = None
             return None, f"{self.variable} is set but is not sent to {host!r}, which is not its provider's: {remedy}"
         return value, self.variable
+
+
+def _given(text: str | None) -> Secret | None:
+    """What was given, without the white space around it; blank is nothing."""
+    return Secret(text.strip()) if text and text.strip() else None
 
 
 def covers(hosts: Iterable[str], url: str) -> bool:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from urllib.parse import SplitResult, urlsplit
 
-from isthmus.errors import InvalidRequestError
+from isthmus.errors import ConfigError, InvalidRequestError
 from isthmus.secret import Address
 from isthmus.wire.call import WireCall
 
@@ -27,7 +27,22 @@ def parts_of(url: str) -> SplitResult:
     return urlsplit(url)
 
 
+def base_of(url: str) -> str:
+    """A base URL as it was configured, without the white space around it.
+
+    Raises:
+        ConfigError: nothing can be called there.
+    """
+    url = url.strip()
+    if not _usable(url):
+        must = "it must be http:// or https://, a host, and a path without white space"
+        raise ConfigError(f"{Address(url)!r} cannot be called: {must}", key="base_url")
+    return url
+
+
 def _usable(url: str) -> bool:
+    if not url.isprintable() or " " in url:
+        return False
     with suppress(ValueError):
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

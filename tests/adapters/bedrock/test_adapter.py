@@ -113,6 +113,7 @@ def test_where_the_region_comes_from(monkeypatch, tmp_path):
     assert "us-east-2" in url()
     assert "eu-west-1" in url(model=arn)
     assert url(model=arn, aws_region="cn-north-1").endswith("cn-north-1.amazonaws.com.cn")
+    assert url(aws_region="eusc-de-east-1") == "https://bedrock-runtime.eusc-de-east-1.amazonaws.eu"
 
 
 async def test_signatures_are_botocores_own():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isthmus.adapters.bedrock.names import path_of, region_of, vendor_of, wire_id
+from isthmus.adapters.bedrock.names import HOSTS, domain_of, path_of, region_of, vendor_of, wire_id
 
 PROFILE = "arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/1arbu5hu2sj"
 
@@ -49,3 +49,13 @@ def test_ids_are_made_legal():
     assert wire_id(long) == wire_id(long) != wire_id(long + "y")
     assert wire_id("a b|c").isascii()
     assert " " not in wire_id("a b|c")
+
+
+def test_regions_have_the_domains_of_botocores_own_list():
+    """Each partition's regions lead to its own domain, for which the machine's credentials are."""
+    loaders = pytest.importorskip("botocore.loaders")
+    partitions = loaders.Loader().load_data("partitions")["partitions"]
+    found = {region: entry["outputs"]["dnsSuffix"] for entry in partitions for region in entry["regions"]}
+    regions = [region for region in found if not region.endswith("-global")]
+    assert {region: domain_of(region) for region in regions} == {region: found[region] for region in regions}
+    assert {f".{domain}" for domain in found.values()} <= set(HOSTS)

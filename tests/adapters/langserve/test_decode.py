@@ -407,3 +407,15 @@ def test_a_reading_of_the_wrong_form_is_named(returned: object) -> None:
     """A hook that does not return its three parts is told so, not passed over."""
     with pytest.raises(AdapterError, match="_parse_output must return"):
         body(HELLO, parse=lambda output: returned)
+
+
+def test_f01_output_that_the_provider_could_not_read_is_no_answer() -> None:
+    """F01: a model behind the server whose call made no sense has said nothing; text that the chain gave stands."""
+    reason = {"finish_reason": "MALFORMED_FUNCTION_CALL"}
+    broken = message("", response_metadata=reason, usage_metadata=SPENT)
+    for made in (lambda: reply([*model_run(output=broken), END]), lambda: body(broken)):
+        with pytest.raises(ProtocolError, match=r"could not be read.*MALFORMED_FUNCTION_CALL") as caught:
+            made()
+        assert caught.value.usage is not None
+        assert caught.value.usage.output_tokens == 6
+    assert body(message("Sorry.", response_metadata=reason)).text == "Sorry."

@@ -78,7 +78,6 @@ def test_f02_one_reply_in_two_choices_without_an_index_keeps_its_calls() -> None
         ("content_filter: PROHIBITED_CONTENT", "content-filter"),
         ("IMAGE_SAFETY", "content-filter"),
         ("sensitive", "content-filter"),
-        ("MALFORMED_FUNCTION_CALL", "other"),
         ("time_limit", "other"),
     ],
 )
@@ -238,3 +237,50 @@ def test_f03_a_thought_signature_that_is_repeated_is_not_made_longer() -> None:
         chunk({}, "tool_calls"),
     )
     assert sent_back(reply)["tool_calls"][0]["extra_content"] == extra["extra_content"]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["function_call_filter: MALFORMED_FUNCTION_CALL", "MALFORMED_FUNCTION_CALL", "unexpected_tool_call"],
+)
+def test_f01_output_that_the_server_could_not_read_is_no_answer(reason: str) -> None:
+    """F01: a reply that ended because its call made no sense is an error with the usage, never an empty success."""
+    usage = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}
+    message = {"index": 0, "message": {"role": "assistant", "content": None}, "finish_reason": reason}
+    for reply in (
+        lambda: streamed(chunk({"content": ""}), {**chunk(finish=reason), "usage": usage}),
+        lambda: whole({"choices": [message], "usage": usage}),
+    ):
+        with pytest.raises(ProtocolError, match=f"could not be read: .*{reason}") as caught:
+            reply()
+        assert caught.value.usage is not None
+        assert caught.value.usage.output_tokens == 4
+
+
+def test_f26_signatures_of_gemini_stay_with_their_calls() -> None:
+    """F02, F26: calls without id and index, or all with the same, are as many calls, each sent back with its signature.
+
+    Source: recorded streams of the compatible endpoint, 2026-04.
+    """
+    for labels in ({}, {"index": 0, "id": ""}):
+        parts = [
+            {
+                **labels,
+                "type": "function",
+                "function": {"name": "f", "arguments": arguments},
+                "extra_content": {"google": {"thought_signature": signature}},
+            }
+            for arguments, signature in (('{"a":1}', "SIG1"), ('{"a":1}', "SIG2"), ('{"a":2}', "SIG3"))
+        ]
+        for chunks in ([chunk({"tool_calls": parts})], [chunk({"tool_calls": [part]}) for part in parts]):
+            reply = streamed(*chunks, chunk(finish="stop"))
+            assert [call.arguments for call in reply.calls] == ['{"a":1}', '{"a":1}', '{"a":2}']
+            assert len({call.call_id for call in reply.calls}) == 3
+            back = sent_back(reply)["tool_calls"]
+            assert [call["extra_content"]["google"]["thought_signature"] for call in back] == ["SIG1", "SIG2", "SIG3"]
+    last = streamed(
+        chunk({"content": "Hi"}),
+        chunk({"content": "", "extra_content": {"google": {"thought_signature": "SIG"}}}),
+        chunk(finish="stop"),
+    )
+    assert sent_back(last)["extra_content"] == {"google": {"thought_signature": "SIG"}}

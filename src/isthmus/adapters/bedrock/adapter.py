@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from isthmus.adapters.anthropic.encode import MAX_TOKENS, Defaults
 from isthmus.adapters.anthropic.families import FAMILIES
 from isthmus.adapters.anthropic.markers import check_ttl
 from isthmus.adapters.base import ModelCapabilities, capabilities_from_limits
 from isthmus.adapters.bedrock.codec import ConverseCodec, InvokeCodec
-from isthmus.adapters.bedrock.keys import HOSTS, VARIABLE, AwsIdentity, AwsKeys
-from isthmus.adapters.bedrock.names import MESSAGES_VENDOR, region_of, vendor_of
+from isthmus.adapters.bedrock.keys import VARIABLE, AwsIdentity, AwsKeys
+from isthmus.adapters.bedrock.names import HOSTS, MESSAGES_VENDOR, domain_of, region_of, vendor_of
 from isthmus.adapters.codec import Request, Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.errors import ConfigError
@@ -21,9 +21,11 @@ from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.secret import Secret
 from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
+from isthmus.transport.request import base_of
 
 APIS = ("converse", "invoke")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_REGION = re.compile(r"[a-z0-9-]+")
 # A recording needs no region: nothing is sent anywhere.
 _NOWHERE = "us-east-1"
 
@@ -102,7 +104,7 @@ class BedrockAdapter(WireAdapter):
             secret=aws_secret_access_key,
             token=aws_session_token,
         )
-        url = base_url or _endpoint(identity, needed=transport is None)
+        url = _address(base_url) or _endpoint(identity, needed=transport is None)
         bearer = _bearer(
             url,
             base_url_trusted,
@@ -178,6 +180,10 @@ def _identity(
     )
 
 
+def _address(given: str | None) -> str:
+    return base_of(given) if given and given.strip() else ""
+
+
 def _endpoint(identity: AwsIdentity, *, needed: bool) -> str:
     """The address of the region.
 
@@ -187,9 +193,8 @@ def _endpoint(identity: AwsIdentity, *, needed: bool) -> str:
     region = identity.region or (_configured_region(identity.profile) if needed else _NOWHERE)
     if not region:
         raise ConfigError("no region: set it, or AWS_REGION, or one in the AWS profile", key="llm.aws_region")
-    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    url = f"https://bedrock-runtime.{region}.{suffix}"
-    if urlsplit(url).hostname != f"bedrock-runtime.{region}.{suffix}":
+    url = f"https://bedrock-runtime.{region}.{domain_of(region)}"
+    if not _REGION.fullmatch(region):
         raise ConfigError(f"is no region: {region!r}", key="llm.aws_region")
     return url
 

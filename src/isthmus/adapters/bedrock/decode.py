@@ -13,13 +13,12 @@ from isthmus.adapters.anthropic.reply import Members
 from isthmus.adapters.bedrock.reply import DIALECT, ConverseReply
 from isthmus.errors import ProtocolError, TierError, TransientError
 from isthmus.models.events import Event, Native, Text, framed
+from isthmus.models.finish import is_unreadable
 from isthmus.models.jsontext import loads
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
 
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
-# The model's own output could not be read: what there is of it is no answer.
-_MALFORMED = frozenset({"malformed_model_output", "malformed_tool_use"})
 _BESIDE = frozenset({"amazon-bedrock-invocationMetrics", "amazon-bedrock-guardrailAction"})
 
 
@@ -87,7 +86,7 @@ class ConverseDecoder:
             if self._is_whole and ended is Ended.FRAMED:
                 raise self._broken(f"the reply is no message: {_shown(self._frame or Frame(b''))}")
             raise TransientError(f"the reply was cut ({ended}): it ended before messageStop", usage=self._reply.usage)
-        if self._reply.reason in _MALFORMED:
+        if is_unreadable(self._reply.reason):
             raise self._broken(f"the model's output could not be read ({self._reply.reason})")
         return [framed(event, self._frame) for event in self._reply.end()]
 

@@ -36,7 +36,9 @@ ModelErrorException and ModelStreamErrorException come as 424, which is no fault
 ModelNotReadyException comes as 429 and ServiceQuotaExceededException as 400. Source: bedrock-runtime's model, 2026-11.
 """
 _NO_MODEL = re.compile(
-    r"model (?:identifier|version)\b.{0,60}\b(?:invalid|end of its life)|on-demand throughput isn.t supported", re.I
+    r"could not resolve the foundation model|resource ARN was not found|"
+    r"model (?:identifier|version)\b.{0,60}\b(?:invalid|end of its life)|on-demand throughput isn.t supported",
+    re.I,
 )
 
 

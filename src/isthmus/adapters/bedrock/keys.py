@@ -9,6 +9,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
+from isthmus.adapters.bedrock.names import HOSTS
 from isthmus.errors import CredentialsError, MissingDependencyError
 from isthmus.secret import Secret
 from isthmus.transport.credentials import KeySource
@@ -16,8 +17,6 @@ from isthmus.wire.call import WireCall
 
 SERVICE = "bedrock"
 VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
-HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
-"""The hosts that credentials from the environment and from AWS's own files are for."""
 
 _REMEDY = (
     "pass api_key (a Bedrock API key) or aws_access_key_id and aws_secret_access_key, name an aws_profile, or set "

@@ -10,6 +10,19 @@ MESSAGES_VENDOR = "anthropic"
 """Whose models speak the Messages dialect by InvokeModel."""
 
 SCHEMAS = "bedrock"
+_DOMAIN = "amazonaws.com"
+# The partitions with a domain of their own, by how their regions begin; AWS's own list of partitions, 2026-11.
+_DOMAINS = {
+    "cn-": "amazonaws.com.cn",
+    "eusc-": "amazonaws.eu",
+    "us-iso-": "c2s.ic.gov",
+    "us-isob-": "sc2s.sgov.gov",
+    "us-isof-": "csp.hci.ic.gov",
+    "eu-isoe-": "cloud.adc-e.uk",
+}
+HOSTS = (f".{_DOMAIN}", *(f".{domain}" for domain in _DOMAINS.values()), ".api.aws")
+"""The hosts that credentials from the environment and from AWS's own files are for."""
+
 _ARN_REGION = re.compile(r"arn:aws[\w-]*:(?:bedrock|sagemaker):([a-z0-9-]+):")
 _ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 _OTHER = re.compile(r"[^a-zA-Z0-9_.:-]")
@@ -33,6 +46,11 @@ def region_of(model: str) -> str | None:
     """The region that an ARN names."""
     found = _ARN_REGION.match(model)
     return found[1] if found else None
+
+
+def domain_of(region: str) -> str:
+    """The domain of the endpoints of a region, e.g. "amazonaws.com"."""
+    return next((domain for start, domain in _DOMAINS.items() if region.startswith(start)), _DOMAIN)
 
 
 def path_of(model: str, action: str) -> str:

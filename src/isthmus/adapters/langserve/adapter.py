@@ -22,6 +22,7 @@ from isthmus.models.fold import close
 from isthmus.secret import Address, Secret
 from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
+from isthmus.transport.request import base_of
 from isthmus.wire.frame import Frame
 
 _UNPUBLISHED = frozenset({404, 405, 501})
@@ -205,9 +206,10 @@ class LangServeAdapter(WireAdapter):
 
 def _runnable(url: str | None, *, needed: bool) -> str:
     """The runnable's own address: without the name of a route, query and all."""
+    url = (url or "").strip()
     if not url and needed:
         raise ConfigError("LangServe has no address of its own: say where the runnable is", key="llm.base_url")
-    parts = urlsplit(url or _NOWHERE)
+    parts = urlsplit(base_of(url or _NOWHERE))
     path = parts.path.rstrip("/")
     route = next((route for route in _ROUTES if path.endswith(route)), "")
     return urlunsplit(parts._replace(path=path.removesuffix(route)))

@@ -29,7 +29,7 @@ from isthmus.adapters.openai_chat.calls import Calls, Settled
 from isthmus.adapters.openai_chat.merge import exact
 from isthmus.errors import AdapterError, ProtocolError, TierError, TransientError
 from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, framed
-from isthmus.models.finish import finish_of
+from isthmus.models.finish import finish_of, is_unreadable
 from isthmus.models.jsontext import dumps
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
@@ -227,6 +227,9 @@ class LangServeDecoder:
         text = self._rest((answer.text or "") if own is None else own)
         if text:
             yield Text(text)
+        elif not self._texts and is_unreadable(answer.reason):
+            said_why = f"the model's output could not be read: the reply ended with {answer.reason!r}"
+            raise ProtocolError(said_why, usage=usage_of({"usage": answer.usage or None}))
         finish = finish_of(answer.reason)
         settled = settle(answer, seed=self._run, streamed=self._calls, frame=self._frame)
         calls, changed = settled.calls, own is not None and own != answer.text

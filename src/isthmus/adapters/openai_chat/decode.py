@@ -14,7 +14,7 @@ from isthmus.adapters.openai_chat.reply import DIAGNOSTICS, DIALECT, Choice
 from isthmus.adapters.openai_chat.usage import merge_usage, read_usage
 from isthmus.errors import ProtocolError, TierError, TransientError
 from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, Usage, framed, set_raw
-from isthmus.models.finish import finish_of
+from isthmus.models.finish import finish_of, is_unreadable
 from isthmus.models.jsontext import dumps
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
@@ -257,6 +257,8 @@ class ChatDecoder:
             reason = choice.get("finish_reason")
             if isinstance(reason, str) and reason.lower() in _FAILED:
                 raise Failure(f"the reply ended with {reason!r}").classified(status=_FAILED[reason.lower()])
+            if isinstance(reason, str) and is_unreadable(reason):
+                raise ProtocolError(f"the model's output could not be read: the reply ended with {reason!r}")
             if choice.get("usage") is not None:
                 self._usage = merge_usage(self._usage, choice["usage"])
             index = choice.get("index")
