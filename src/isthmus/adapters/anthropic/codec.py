@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from isthmus.adapters.anthropic.decode import MessagesDecoder
 from isthmus.adapters.anthropic.encode import Defaults, build_body
-from isthmus.adapters.anthropic.names import wire_name
+from isthmus.adapters.anthropic.names import SCHEMAS
 from isthmus.adapters.anthropic.reply import DIALECT
 from isthmus.adapters.anthropic.server import ANTHROPIC, MessagesServer
 from isthmus.adapters.classify import classify_reply
@@ -14,6 +14,7 @@ from isthmus.adapters.codec import Request
 from isthmus.errors import TierError
 from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext
+from isthmus.models.declare import SentNames
 from isthmus.models.messages import sendable
 from isthmus.wire.call import WireCall, WireReply
 
@@ -47,8 +48,7 @@ class MessagesCodec:
         self._headers = {} if server.body_version else {"anthropic-version": server.version}
         if betas:
             self._headers["anthropic-beta"] = ",".join(betas)
-        # The inverse of `wire_name` for the names met so far: the same for every call, so calls may share it.
-        self._names: dict[str, str] = {}
+        self._names = SentNames(SCHEMAS)
 
     def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; equal contexts give equal bytes.
@@ -61,10 +61,7 @@ class MessagesCodec:
         Raises:
             InvalidRequestError: something in it cannot be said to this API; names it.
         """
-        for spec in ctx.tools:
-            sent = wire_name(spec.name)
-            if sent != spec.name:
-                self._names[sent] = spec.name
+        self._names.learn(ctx.tools)
         body, notes = build_body(ctx, self._defaults.knowing(capabilities))
         version = self._body_version
         lead = {"anthropic_version": version} if version else {"model": self.model}

@@ -18,7 +18,7 @@ from isthmus.adapters.codec import Decoder, Request
 from isthmus.errors import TierError
 from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext
-from isthmus.models.dialects import legal_name
+from isthmus.models.declare import SentNames
 from isthmus.models.messages import sendable
 from isthmus.wire.call import WireCall, WireReply
 
@@ -28,20 +28,6 @@ VERSION = "bedrock-2023-05-31"
 FRAMING = "eventstream"
 """How streams of Bedrock are framed."""
 _STREAM_TYPE = "application/vnd.amazon.eventstream"
-
-
-class _Names:
-    """The tools' own names by the names they were sent under: the same for every call, so calls may share it."""
-
-    def __init__(self, schemas: str) -> None:
-        self._schemas = schemas
-        self.told: dict[str, str] = {}
-
-    def learn(self, ctx: GenerateContext) -> None:
-        for spec in ctx.tools:
-            sent = legal_name(spec.name, dialect=self._schemas)
-            if sent != spec.name:
-                self.told[sent] = spec.name
 
 
 def _call(model: str, action: str, body: Mapping[str, Any], *, stream: bool) -> WireCall:
@@ -66,7 +52,7 @@ class InvokeCodec:
         self._frame: dict[str, Any] = {"anthropic_version": VERSION}
         if betas:
             self._frame["anthropic_beta"] = list(betas)
-        self._names = _Names(MESSAGES_SCHEMAS)
+        self._names = SentNames(MESSAGES_SCHEMAS)
 
     def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; equal contexts give equal bytes.
@@ -79,14 +65,14 @@ class InvokeCodec:
         Raises:
             InvalidRequestError: something in it cannot be said to this API; names it.
         """
-        self._names.learn(ctx)
+        self._names.learn(ctx.tools)
         body, notes = messages_body(ctx, self._defaults.knowing(capabilities))
         action = "invoke-with-response-stream" if stream else "invoke"
         return Request(_call(self.model, action, {**self._frame, **body}, stream=stream), notes)
 
     def decoder(self, *, whole: bool) -> Decoder:
         """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""
-        return BedrockDecoder(whole=whole, names=self._names.told)
+        return BedrockDecoder(whole=whole, names=self._names)
 
     def classify(self, reply: WireReply) -> TierError:
         """The error that a reply with a status other than 2xx stands for."""
@@ -107,7 +93,7 @@ class ConverseCodec:
         self.model = model
         self._defaults = defaults or Defaults()
         self._vendor = vendor_of(model)
-        self._names = _Names(SCHEMAS)
+        self._names = SentNames(SCHEMAS)
 
     def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; equal contexts give equal bytes.
@@ -120,14 +106,14 @@ class ConverseCodec:
         Raises:
             InvalidRequestError: something in it cannot be said to this API; names it.
         """
-        self._names.learn(ctx)
+        self._names.learn(ctx.tools)
         body, notes = converse_body(ctx, self._defaults.knowing(capabilities), vendor=self._vendor, model=self.model)
         action = "converse-stream" if stream else "converse"
         return Request(_call(self.model, action, body, stream=stream), notes)
 
     def decoder(self, *, whole: bool) -> Decoder:
         """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""
-        return BedrockDecoder(whole=whole, names=self._names.told)
+        return BedrockDecoder(whole=whole, names=self._names)
 
     def classify(self, reply: WireReply) -> TierError:
         """The error that a reply with a status other than 2xx stands for."""

@@ -13,7 +13,7 @@ from isthmus.adapters.openai_chat.server import OPENAI, ChatServer
 from isthmus.errors import TierError
 from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext
-from isthmus.models.dialects import legal_name
+from isthmus.models.declare import SentNames
 from isthmus.models.messages import sendable
 from isthmus.wire.call import WireCall, WireReply
 
@@ -51,8 +51,7 @@ class ChatCodec:
         self._server = server
         self._path = server.route(model, base_url, stream=False)
         self._system, self._effort, self._temperature = system, effort, temperature
-        # The inverse of the names sent so far: the same for every call, so calls may share it.
-        self._names: dict[str, str] = {}
+        self._names = SentNames(SCHEMAS)
 
     def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; the context is never changed.
@@ -65,10 +64,7 @@ class ChatCodec:
         Raises:
             InvalidRequestError: a message or the tool choice has no form here; names it.
         """
-        for spec in ctx.tools:
-            sent = legal_name(spec.name, dialect=SCHEMAS)
-            if sent != spec.name:
-                self._names[sent] = spec.name
+        self._names.learn(ctx.tools)
         body, notes = request_body(
             self._with_defaults(ctx),
             self._server,

@@ -12,7 +12,7 @@ from isthmus.adapters.openai_responses.tools import SCHEMAS
 from isthmus.errors import TierError
 from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext
-from isthmus.models.dialects import legal_name
+from isthmus.models.declare import SentNames
 from isthmus.models.messages import sendable
 from isthmus.models.neutral import NATIVE_DIALECT
 from isthmus.wire.call import WireCall, WireReply
@@ -45,8 +45,7 @@ class ResponsesCodec:
         self.model = model
         self._ceiling = max_tokens or DEFAULT_CEILING
         self._system, self._effort, self._temperature = system, effort, temperature
-        # The inverse of the names sent so far: the same for every call, so calls may share it.
-        self._names: dict[str, str] = {}
+        self.names = SentNames(SCHEMAS)
 
     def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; the context is never changed.
@@ -66,20 +65,13 @@ class ResponsesCodec:
             temperature=self._temperature if ctx.temperature is None else ctx.temperature,
         )
         body, notes = request_body(ctx, model=self.model, ceiling=self._ceiling, capabilities=capabilities)
-        self.learn(ctx)
+        self.names.learn(ctx.tools)
         asked = {**body, "stream": True} if stream else body
         return Request(WireCall(path="/responses", body=sendable(asked), stream=stream), tuple(notes))
 
-    def learn(self, ctx: GenerateContext) -> None:
-        """Remember which of a context's tools are sent under other names."""
-        for spec in ctx.tools:
-            sent = legal_name(spec.name, dialect=SCHEMAS)
-            if sent != spec.name:
-                self._names[sent] = spec.name
-
     def decoder(self, *, whole: bool) -> ResponsesDecoder:
         """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""
-        return ResponsesDecoder(whole=whole, names=self._names)
+        return ResponsesDecoder(whole=whole, names=self.names)
 
     def classify(self, reply: WireReply) -> TierError:
         """The error that a reply with a status other than 2xx stands for."""
