@@ -10,10 +10,11 @@ from isthmus.adapters.anthropic.markers import mark_prompt, sorted_tools
 from isthmus.adapters.anthropic.names import SCHEMAS, wire_name
 from isthmus.adapters.anthropic.turns import Transcript
 from isthmus.errors import InvalidRequestError
-from isthmus.models.capabilities import OFF, ModelCapabilities, apply_thinking, lowered, within
+from isthmus.models.capabilities import OFF, ModelCapabilities, apply_thinking, lowered, unsupported, within
 from isthmus.models.contract import GenerateContext
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.events import Note, NoteCode
+from isthmus.models.options import put_options
 from isthmus.models.reshape import normalise
 from isthmus.models.strategy import ask_for
 
@@ -79,13 +80,7 @@ def build_body(ctx: GenerateContext, defaults: Defaults) -> tuple[dict[str, Any]
     thinks = maker.thinks(ctx.options.get("thinking", body.get("thinking")))
     body.update(maker.tool_choice("tools" in body, thinks))
     body.update(maker.sampling(thinks))
-    for name, value in ctx.options.items():
-        if name == "stream":
-            maker.note(NoteCode.PARAMETER_DROPPED, "options.stream: the way of calling decides that")
-            continue
-        if name in body and body[name] != value:
-            maker.note(NoteCode.PARAMETER_CHANGED, f"options.{name} stands in place of what was made for it")
-        body[name] = value
+    put_options(ctx, body, notes=maker.notes)
     if defaults.marks:
         maker.notes += mark_prompt(body, ttl=defaults.cache_ttl)
     return body, (*history.notes, *said, *maker.notes)
@@ -126,9 +121,7 @@ class _Body:
         self.notes.append(Note(code, detail))
 
     def _unsupported(self, detail: str, code: NoteCode = NoteCode.PARAMETER_DROPPED) -> None:
-        if self._ctx.on_unsupported == "error":
-            raise InvalidRequestError(f"{detail} (on_unsupported is 'error')")
-        self.note(code, detail)
+        unsupported(self._ctx, detail, notes=self.notes, code=code)
 
     def tools(self) -> dict[str, Any]:
         if self._ctx.tools:

@@ -10,12 +10,13 @@ from isthmus.adapters.bedrock.names import MESSAGES_VENDOR, SCHEMAS
 from isthmus.adapters.bedrock.points import place_points
 from isthmus.adapters.bedrock.turns import ConverseTranscript
 from isthmus.errors import InvalidRequestError
-from isthmus.models.capabilities import EFFORTS, OFF, ModelCapabilities, apply_thinking, lowered, within
+from isthmus.models.capabilities import EFFORTS, OFF, ModelCapabilities, apply_thinking, lowered, unsupported, within
 from isthmus.models.contract import GenerateContext
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.dialects import legal_name
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import dumps
+from isthmus.models.options import put_options
 from isthmus.models.reshape import normalise
 
 _EXTRA = "additionalModelRequestFields"
@@ -54,7 +55,7 @@ def build_body(
         body["outputConfig"] = output
     if thinking:
         body[_EXTRA] = thinking
-    maker.take_options(body)
+    put_options(ctx, body, notes=maker.notes, merged=_MERGED)
     # Other vendors' models refuse points, or keep prompts by themselves.
     points = place_points(body, ttl=defaults.cache_ttl) if defaults.marks and vendor == MESSAGES_VENDOR else []
     return body, (*history.notes, *maker.notes, *points)
@@ -93,9 +94,7 @@ class _Body:
         self.notes.append(Note(code, detail))
 
     def _unsupported(self, detail: str, code: NoteCode = NoteCode.PARAMETER_DROPPED) -> None:
-        if self._ctx.on_unsupported == "error":
-            raise InvalidRequestError(f"{detail} (on_unsupported is 'error')")
-        self._note(detail, code)
+        unsupported(self._ctx, detail, notes=self.notes, code=code)
 
     def check_effort(
         self, effort: str | None, capabilities: ModelCapabilities | None, *, said: Mapping[str, Any], model: str
@@ -171,18 +170,6 @@ class _Body:
             self._note(f"output: {made.report.summary()}")
         schema = {"name": form.name(), "schema": dumps(made.schema).decode()}
         return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
-
-    def take_options(self, body: dict[str, Any]) -> None:
-        for name, value in self._ctx.options.items():
-            held = body.get(name)
-            if name in _MERGED and isinstance(held, Mapping) and isinstance(value, Mapping):
-                body[name] = {**held, **value}
-                changed = [key for key in value if key in held and held[key] != value[key]]
-            else:
-                body[name] = value
-                changed = [name] if held is not None and held != value else []
-            if changed:
-                self._note(f"options.{name}: {', '.join(changed)} stands in place of what was made for it")
 
 
 _CHOICES: Mapping[str, str] = {"auto": "auto", "required": "any"}

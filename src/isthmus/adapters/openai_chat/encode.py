@@ -14,6 +14,7 @@ from isthmus.models.contract import GenerateContext, OutputForm, ToolSpec
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.dialects import legal_name
 from isthmus.models.events import Note, NoteCode
+from isthmus.models.options import put_options
 from isthmus.models.reshape import normalise
 from isthmus.models.strictness import conforms
 
@@ -150,12 +151,5 @@ def request_body(
         body["stream"] = True
         if server.stream_usage:
             body["stream_options"] = {"include_usage": True}
-    for key, value in ctx.options.items():
-        if key == "stream":
-            notes.append(Note(NoteCode.PARAMETER_DROPPED, "options.stream: the way of calling decides that"))
-        else:
-            if key in body and body[key] != value:
-                detail = f"options.{key} stands in place of what was made for it"
-                notes.append(Note(NoteCode.PARAMETER_CHANGED, detail))
-            body[key] = value
+    put_options(ctx, body, notes=notes)
     return body, notes
