@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from isthmus.adapters.adjust import with_own
 from isthmus.adapters.anthropic.codec import MessagesCodec
-from isthmus.adapters.anthropic.encode import MAX_TOKENS, Defaults
+from isthmus.adapters.anthropic.encode import MAX_TOKENS, Target
 from isthmus.adapters.anthropic.markers import check_ttl
 from isthmus.adapters.anthropic.modelsapi import ModelLookup
 from isthmus.adapters.anthropic.server import ANTHROPIC, MessagesServer
@@ -84,15 +85,7 @@ class AnthropicAdapter(WireAdapter):
         self.timeouts = timeouts
         self._model_limits = dict(model_limits or {})
         self._server = server
-        defaults = Defaults(
-            max_tokens=self.max_tokens,
-            effort=effort,
-            system=self.system,
-            capabilities=server.capabilities(model, model_limits),
-            model=model,
-            cache_markers=cache_markers,
-            cache_ttl=check_ttl(cache_ttl),
-        )
+        target = Target(model=model, cache_markers=cache_markers, cache_ttl=check_ttl(cache_ttl))
         keys = server.keys(
             url,
             trusted=base_url_trusted,
@@ -101,7 +94,7 @@ class AnthropicAdapter(WireAdapter):
             api_key_command=api_key_command,
             api_key_ttl_ms=int(api_key_ttl_ms),
         )
-        codec = MessagesCodec(model, defaults, betas=betas, server=server, base_url=url)
+        codec = MessagesCodec(model, target, betas=betas, server=server, base_url=url)
         self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
         self._lookup: ModelLookup | None = None
         if transport is None and server.models_path and (base_url_trusted or server.is_home(url)):
@@ -132,7 +125,7 @@ class AnthropicAdapter(WireAdapter):
         return ModelLookup(url, version, transport=self.transport, keys=self.keys)
 
     def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
-        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())
+        return self.codec.encode(with_own(self, ctx), stream=stream, capabilities=self.capabilities())
 
     def _batches(self, ctx: GenerateContext, *, stream: bool) -> BatchSource:
         batches = super()._batches(ctx, stream=stream)

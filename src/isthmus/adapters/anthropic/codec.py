@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isthmus.adapters.anthropic.decode import MessagesDecoder
-from isthmus.adapters.anthropic.encode import Defaults, build_body
+from isthmus.adapters.anthropic.encode import Target, build_body
 from isthmus.adapters.anthropic.names import SCHEMAS
 from isthmus.adapters.anthropic.reply import DIALECT
 from isthmus.adapters.anthropic.server import ANTHROPIC, MessagesServer
@@ -24,7 +24,7 @@ class MessagesCodec:
 
     Args:
         model: the model's id.
-        defaults: what stands where a context says nothing.
+        target: what is known of the model, and how its prompts are marked.
         betas: beta features to ask for, e.g. "files-api-2025-04-14".
         server: the host, which says where the model and the version of the API stand.
         base_url: where it is, as far as that decides the path; not kept.
@@ -35,14 +35,14 @@ class MessagesCodec:
     def __init__(
         self,
         model: str,
-        defaults: Defaults | None = None,
+        target: Target | None = None,
         *,
         betas: Sequence[str] = (),
         server: MessagesServer = ANTHROPIC,
         base_url: str = "",
     ) -> None:
         self.model = model
-        self._defaults = defaults or Defaults()
+        self._target = target or Target()
         self._body_version = server.body_version
         self._paths = {stream: server.route(model, base_url, stream=stream) for stream in (False, True)}
         self._headers = {} if server.body_version else {"anthropic-version": server.version}
@@ -56,13 +56,13 @@ class MessagesCodec:
         Args:
             ctx: what to ask.
             stream: whether to ask for a stream.
-            capabilities: what the model can do; None leaves it to the defaults.
+            capabilities: what the model can do; None leaves it to the target.
 
         Raises:
             InvalidRequestError: something in it cannot be said to this API; names it.
         """
         self._names.learn(ctx.tools)
-        body, notes = build_body(ctx, self._defaults.knowing(capabilities))
+        body, notes = build_body(ctx, self._target.knowing(capabilities))
         version = self._body_version
         lead = {"anthropic_version": version} if version else {"model": self.model}
         whole = {**lead, **body, "stream": True} if stream else {**lead, **body}

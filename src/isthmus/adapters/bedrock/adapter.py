@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from isthmus.adapters.anthropic.encode import MAX_TOKENS, Defaults
+from isthmus.adapters.adjust import with_own
+from isthmus.adapters.anthropic.encode import MAX_TOKENS, Target
 from isthmus.adapters.anthropic.families import FAMILIES
 from isthmus.adapters.anthropic.markers import check_ttl
 from isthmus.adapters.base import ModelCapabilities, capabilities_from_limits
@@ -112,17 +113,9 @@ class BedrockAdapter(WireAdapter):
             api_key_ttl_ms=int(api_key_ttl_ms),
         )
         keys = AwsKeys(bearer=bearer, identity=identity, base_url_trusted=base_url_trusted)
-        defaults = Defaults(
-            max_tokens=self.max_tokens,
-            effort=effort,
-            system=self.system,
-            capabilities=self.capabilities(),
-            model=model,
-            cache_markers=cache_markers,
-            cache_ttl=check_ttl(cache_ttl),
-        )
+        target = Target(model=model, cache_markers=cache_markers, cache_ttl=check_ttl(cache_ttl))
         invoked = _by_invoke(api, model)
-        codec = InvokeCodec(model, defaults, betas=betas) if invoked else ConverseCodec(model, defaults)
+        codec = InvokeCodec(model, target, betas=betas) if invoked else ConverseCodec(model, target)
         self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
 
     def capabilities(self) -> ModelCapabilities:
@@ -132,7 +125,7 @@ class BedrockAdapter(WireAdapter):
         )
 
     def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
-        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())
+        return self.codec.encode(with_own(self, ctx), stream=stream, capabilities=self.capabilities())
 
 
 def _by_invoke(api: str | None, model: str) -> bool:

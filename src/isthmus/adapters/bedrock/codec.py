@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isthmus.adapters.anthropic.encode import Defaults
+from isthmus.adapters.anthropic.encode import Target
 from isthmus.adapters.anthropic.encode import build_body as messages_body
 from isthmus.adapters.anthropic.names import SCHEMAS as MESSAGES_SCHEMAS
 from isthmus.adapters.anthropic.reply import DIALECT as MESSAGES
@@ -40,15 +40,15 @@ class InvokeCodec:
 
     Args:
         model: the model's id or ARN.
-        defaults: what stands where a context says nothing.
+        target: what is known of the model, and how its prompts are marked.
         betas: beta features to ask for.
     """
 
     dialect = MESSAGES
 
-    def __init__(self, model: str, defaults: Defaults | None = None, *, betas: Sequence[str] = ()) -> None:
+    def __init__(self, model: str, target: Target | None = None, *, betas: Sequence[str] = ()) -> None:
         self.model = model
-        self._defaults = defaults or Defaults()
+        self._target = target or Target()
         self._frame: dict[str, Any] = {"anthropic_version": VERSION}
         if betas:
             self._frame["anthropic_beta"] = list(betas)
@@ -60,13 +60,13 @@ class InvokeCodec:
         Args:
             ctx: what to ask.
             stream: whether to ask for a stream.
-            capabilities: what the model can do; None leaves it to the defaults.
+            capabilities: what the model can do; None leaves it to the target.
 
         Raises:
             InvalidRequestError: something in it cannot be said to this API; names it.
         """
         self._names.learn(ctx.tools)
-        body, notes = messages_body(ctx, self._defaults.knowing(capabilities))
+        body, notes = messages_body(ctx, self._target.knowing(capabilities))
         action = "invoke-with-response-stream" if stream else "invoke"
         return Request(_call(self.model, action, {**self._frame, **body}, stream=stream), notes)
 
@@ -84,14 +84,14 @@ class ConverseCodec:
 
     Args:
         model: the model's id or ARN.
-        defaults: what stands where a context says nothing.
+        target: what is known of the model, and how its prompts are marked.
     """
 
     dialect = DIALECT
 
-    def __init__(self, model: str, defaults: Defaults | None = None) -> None:
+    def __init__(self, model: str, target: Target | None = None) -> None:
         self.model = model
-        self._defaults = defaults or Defaults()
+        self._target = target or Target()
         self._vendor = vendor_of(model)
         self._names = SentNames(SCHEMAS)
 
@@ -101,13 +101,13 @@ class ConverseCodec:
         Args:
             ctx: what to ask.
             stream: whether to ask for a stream.
-            capabilities: what the model can do; None leaves it to the defaults.
+            capabilities: what the model can do; None leaves it to the target.
 
         Raises:
             InvalidRequestError: something in it cannot be said to this API; names it.
         """
         self._names.learn(ctx.tools)
-        body, notes = converse_body(ctx, self._defaults.knowing(capabilities), vendor=self._vendor, model=self.model)
+        body, notes = converse_body(ctx, self._target.knowing(capabilities), vendor=self._vendor, model=self.model)
         action = "converse-stream" if stream else "converse"
         return Request(_call(self.model, action, body, stream=stream), notes)
 

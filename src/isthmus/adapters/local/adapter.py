@@ -10,6 +10,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
+from isthmus.adapters.adjust import with_own
 from isthmus.adapters.codec import Reply, Request
 from isthmus.adapters.drive import WireAdapter
 from isthmus.adapters.local import weights
@@ -90,7 +91,7 @@ class LocalAdapter(WireAdapter):
             template=_template() if own else "",
         )
         self._lease: Lease | None = None
-        codec = ChatCodec(self.model, max_tokens=self.max_tokens, system=system, server=_SERVER)
+        codec = ChatCodec(self.model, server=_SERVER)
         self._wire(codec, HttpTransport(trust_env=False), KeySource(), "")
 
     def capabilities(self) -> ModelCapabilities:
@@ -104,7 +105,7 @@ class LocalAdapter(WireAdapter):
         )
 
     def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
-        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())
+        return self.codec.encode(with_own(self, ctx), stream=stream, capabilities=self.capabilities())
 
     def diagnose(self) -> Iterator[str]:
         """One line on where the weights are, without fetching them."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from isthmus.adapters.adjust import with_own
 from isthmus.adapters.codec import Request, Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.adapters.openai_chat.codec import ChatCodec
@@ -82,15 +83,7 @@ class OpenAIChatAdapter(WireAdapter):
             api_key_command=api_key_command,
             api_key_ttl_ms=api_key_ttl_ms,
         )
-        codec = ChatCodec(
-            model,
-            max_tokens=self.max_tokens,
-            system=system,
-            effort=effort,
-            temperature=temperature,
-            server=replace(server, ceiling_key=ceiling_key or server.ceiling_key),
-            base_url=url,
-        )
+        codec = ChatCodec(model, server=replace(server, ceiling_key=ceiling_key or server.ceiling_key), base_url=url)
         self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
 
     @classmethod
@@ -111,4 +104,4 @@ class OpenAIChatAdapter(WireAdapter):
         return self._server.capabilities(self.model, self._model_limits)
 
     def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
-        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())
+        return self.codec.encode(with_own(self, ctx), stream=stream, capabilities=self.capabilities())

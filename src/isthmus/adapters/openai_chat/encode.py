@@ -119,7 +119,6 @@ def request_body(
     server: ChatServer,
     *,
     model: str,
-    ceiling: int,
     stream: bool,
     capabilities: ModelCapabilities | None = None,
 ) -> tuple[dict[str, Any], list[Note]]:
@@ -129,7 +128,6 @@ def request_body(
         ctx: what to ask; never changed.
         server: whose habits to follow.
         model: the model's id.
-        ceiling: the output ceiling where the context has none.
         stream: whether to ask for a stream.
         capabilities: what the model can do; None where nothing is known.
 
@@ -142,7 +140,7 @@ def request_body(
     body: dict[str, Any] = {"model": model, "messages": [*lead, *messages]}
     _tools(ctx, body, notes)
     if _CEILINGS.isdisjoint(ctx.options):
-        body[server.ceiling_key] = within(ctx.max_output_tokens or ceiling, capabilities, notes=notes)
+        body[server.ceiling_key] = within(ctx.max_output_tokens or DEFAULT_CEILING, capabilities, notes=notes)
     if ctx.output is not None:
         _output(ctx.output, body, notes)
     body.update(_effort(effort_sent(ctx, capabilities, model=model, notes=notes), server))

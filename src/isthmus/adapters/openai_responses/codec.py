@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from isthmus.adapters.classify import classify_reply
 from isthmus.adapters.codec import Request
 from isthmus.adapters.openai_responses.decode import ResponsesDecoder
@@ -25,46 +23,26 @@ class ResponsesCodec:
 
     Args:
         model: the model's id, sent as it is.
-        max_tokens: the output ceiling where the context has none; 0 or None means 8192.
-        system: the brief where the context has none.
-        effort: reasoning effort where the context has none; "off" sends what turns it off, where a model needs that.
-        temperature: sampling temperature where the context has none.
     """
 
     dialect = NATIVE_DIALECT
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        max_tokens: int | None = None,
-        system: str = "",
-        effort: str | None = None,
-        temperature: float | None = None,
-    ) -> None:
+    def __init__(self, model: str) -> None:
         self.model = model
-        self._ceiling = max_tokens or DEFAULT_CEILING
-        self._system, self._effort, self._temperature = system, effort, temperature
         self.names = SentNames(SCHEMAS)
 
     def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; the context is never changed.
 
         Args:
-            ctx: what to ask.
+            ctx: what to ask; without a ceiling 8192 tokens are sent.
             stream: whether events are asked for.
             capabilities: what the model can do; None where nothing is known.
 
         Raises:
             InvalidRequestError: a message, a tool or the tool choice has no form here; names it.
         """
-        ctx = replace(
-            ctx,
-            brief=ctx.brief or self._system,
-            effort=self._effort if ctx.effort is None else ctx.effort,
-            temperature=self._temperature if ctx.temperature is None else ctx.temperature,
-        )
-        body, notes = request_body(ctx, model=self.model, ceiling=self._ceiling, capabilities=capabilities)
+        body, notes = request_body(ctx, model=self.model, ceiling=DEFAULT_CEILING, capabilities=capabilities)
         self.names.learn(ctx.tools)
         asked = {**body, "stream": True} if stream else body
         return Request(WireCall(path="/responses", body=sendable(asked), stream=stream), tuple(notes))
