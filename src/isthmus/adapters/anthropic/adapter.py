@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from isthmus.adapters.adjust import with_own
 from isthmus.adapters.anthropic.codec import MessagesCodec
 from isthmus.adapters.anthropic.encode import MAX_TOKENS, Target
 from isthmus.adapters.anthropic.markers import check_ttl
@@ -123,9 +122,6 @@ class AnthropicAdapter(WireAdapter):
         url = self._url(Request(WireCall(path=path)))
         version = {"anthropic-version": server.version}
         return ModelLookup(url, version, transport=self.transport, keys=self.keys)
-
-    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
-        return self.codec.encode(with_own(self, ctx), stream=stream, capabilities=self.capabilities())
 
     def _batches(self, ctx: GenerateContext, *, stream: bool) -> BatchSource:
         batches = super()._batches(ctx, stream=stream)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from isthmus.adapters.adjust import with_own
 from isthmus.adapters.anthropic.encode import MAX_TOKENS, Target
 from isthmus.adapters.anthropic.families import FAMILIES
 from isthmus.adapters.anthropic.markers import check_ttl
@@ -15,10 +14,10 @@ from isthmus.adapters.base import ModelCapabilities, capabilities_from_limits
 from isthmus.adapters.bedrock.codec import ConverseCodec, InvokeCodec
 from isthmus.adapters.bedrock.keys import HOSTS, VARIABLE, AwsIdentity, AwsKeys
 from isthmus.adapters.bedrock.names import MESSAGES_VENDOR, region_of, vendor_of
-from isthmus.adapters.codec import Request, Transport
+from isthmus.adapters.codec import Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.errors import ConfigError
-from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.contract import Timeouts
 from isthmus.secret import Secret
 from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
@@ -123,9 +122,6 @@ class BedrockAdapter(WireAdapter):
         return capabilities_from_limits(
             self.model, self._model_limits, base=capabilities_from_limits(self.model, FAMILIES)
         )
-
-    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
-        return self.codec.encode(with_own(self, ctx), stream=stream, capabilities=self.capabilities())
 
 
 def _by_invoke(api: str | None, model: str) -> bool:

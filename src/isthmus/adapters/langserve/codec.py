@@ -13,6 +13,7 @@ from isthmus.adapters.langserve.decode import LangServeDecoder, Parse
 from isthmus.adapters.langserve.payload import DIALECT, Asked
 from isthmus.adapters.render import Turns, chat_messages, tool_dicts
 from isthmus.errors import AdapterError, TierError
+from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Note
 from isthmus.models.messages import sendable
@@ -47,8 +48,13 @@ class LangServeCodec:
     def __init__(self, hooks: Any) -> None:
         self._hooks = hooks
 
-    def encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+    def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; the context is never changed.
+
+        Args:
+            ctx: what to ask.
+            stream: whether to ask for a stream.
+            capabilities: not used: the hooks ask the adapter.
 
         Raises:
             InvalidRequestError: a message has no form here, or a setting that must not be left out has no place.

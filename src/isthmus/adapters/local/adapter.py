@@ -10,7 +10,6 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
-from isthmus.adapters.adjust import with_own
 from isthmus.adapters.codec import Reply, Request
 from isthmus.adapters.drive import WireAdapter
 from isthmus.adapters.local import weights
@@ -20,7 +19,7 @@ from isthmus.adapters.openai_chat.codec import ChatCodec
 from isthmus.adapters.openai_chat.server import ChatServer
 from isthmus.errors import ConfigError, MissingDependencyError
 from isthmus.models.capabilities import ModelCapabilities
-from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.contract import Timeouts
 from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
 
@@ -103,9 +102,6 @@ class LocalAdapter(WireAdapter):
             thinking_disable=False,
             cache_markers=False,
         )
-
-    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
-        return self.codec.encode(with_own(self, ctx), stream=stream, capabilities=self.capabilities())
 
     def diagnose(self) -> Iterator[str]:
         """One line on where the weights are, without fetching them."""

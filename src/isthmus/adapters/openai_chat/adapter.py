@@ -7,14 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from isthmus.adapters.adjust import with_own
-from isthmus.adapters.codec import Request, Transport
+from isthmus.adapters.codec import Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.adapters.openai_chat.codec import ChatCodec
 from isthmus.adapters.openai_chat.encode import DEFAULT_CEILING
 from isthmus.adapters.openai_chat.server import OPENAI, ChatServer
 from isthmus.models.capabilities import ModelCapabilities
-from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.contract import Timeouts
 from isthmus.transport.http import HttpTransport
 
 
@@ -102,6 +101,3 @@ class OpenAIChatAdapter(WireAdapter):
     def capabilities(self) -> ModelCapabilities:
         """What the model can do: the table of limits, else what is known of its family."""
         return self._server.capabilities(self.model, self._model_limits)
-
-    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
-        return self.codec.encode(with_own(self, ctx), stream=stream, capabilities=self.capabilities())

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from isthmus.adapters.adjust import with_own
-from isthmus.adapters.codec import Request, Transport
+from isthmus.adapters.codec import Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.adapters.endpoint import Endpoint
 from isthmus.adapters.openai_chat.server import OPENAI
 from isthmus.adapters.openai_responses.codec import ResponsesCodec
 from isthmus.adapters.openai_responses.encode import DEFAULT_CEILING
 from isthmus.models.capabilities import ModelCapabilities
-from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.contract import Timeouts
 from isthmus.transport.http import HttpTransport
 
 # The same host, keys and models as in the older dialect.
@@ -90,6 +89,3 @@ class OpenAIResponsesAdapter(WireAdapter):
     def capabilities(self) -> ModelCapabilities:
         """What the model can do: the table of limits, else what is known of its family."""
         return _SERVER.capabilities(self.model, self._model_limits)
-
-    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
-        return self.codec.encode(with_own(self, ctx), stream=stream, capabilities=self.capabilities())
