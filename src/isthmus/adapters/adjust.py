@@ -11,7 +11,7 @@ from typing import Any
 
 from isthmus.adapters.render import Rendered
 from isthmus.models.capabilities import unsupported
-from isthmus.models.contract import GenerateContext
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext
 from isthmus.models.events import Note, NoteCode
 
 CEILINGS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
@@ -30,14 +30,18 @@ def with_own(adapter: Any, ctx: GenerateContext) -> GenerateContext:
         adapter: what may have `system`, `max_tokens`, `effort` and `temperature`.
         ctx: the request; never changed. An option that is a ceiling goes before the adapter's.
     """
-    ceiling = None if any(name in ctx.options for name in CEILINGS) else getattr(adapter, "max_tokens", None)
-    return replace(
-        ctx,
-        brief=ctx.brief or getattr(adapter, "system", None) or "",
-        max_output_tokens=ctx.max_output_tokens or ceiling,
-        effort=getattr(adapter, "effort", None) if ctx.effort is None else ctx.effort,
-        temperature=getattr(adapter, "temperature", None) if ctx.temperature is None else ctx.temperature,
-    )
+    own: dict[str, Any] = {}
+    if not ctx.brief and (brief := getattr(adapter, "system", None)):
+        own["brief"] = brief
+    ceiling = getattr(adapter, "max_tokens", None)
+    # Every dialect sends the usual one by itself: most requests need no copy.
+    said = ctx.max_output_tokens or any(each in ctx.options for each in CEILINGS)
+    if ceiling not in (None, 0, DEFAULT_CEILING) and not said:
+        own["max_output_tokens"] = ceiling
+    for name in ("effort", "temperature"):
+        if getattr(ctx, name) is None and (value := getattr(adapter, name, None)) is not None:
+            own[name] = value
+    return replace(ctx, **own) if own else ctx
 
 
 def adjusted(adapter: Any, ctx: GenerateContext, *, notes: list[Note], alone: bool = True) -> Any:

@@ -18,10 +18,9 @@ from isthmus.adapters.adjust import with_own
 from isthmus.adapters.base import ModelAdapter, ModelCapabilities, capabilities_from_limits
 from isthmus.adapters.classify import Failure
 from isthmus.adapters.openai_chat.codec import ChatCodec
-from isthmus.adapters.openai_chat.encode import DEFAULT_CEILING
 from isthmus.adapters.openai_chat.server import ChatServer
 from isthmus.errors import InvalidRequestError, MissingDependencyError, TierError, TransientError
-from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext, Timeouts
 from isthmus.models.events import Event, Finish, Note, NoteCode, StepResult, framed
 from isthmus.models.fold import Fold, folded
 from isthmus.models.neutral import NATIVE_INPUT

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from isthmus.adapters.anthropic.codec import MessagesCodec
-from isthmus.adapters.anthropic.encode import MAX_TOKENS, Target
+from isthmus.adapters.anthropic.encode import Target
 from isthmus.adapters.anthropic.markers import check_ttl
 from isthmus.adapters.anthropic.modelsapi import ModelLookup
 from isthmus.adapters.anthropic.server import ANTHROPIC, MessagesServer
@@ -17,7 +17,7 @@ from isthmus.adapters.base import ModelCapabilities
 from isthmus.adapters.codec import Request, Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.models.batches import BatchSource
-from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext, Timeouts
 from isthmus.models.events import Event
 from isthmus.transport.http import HttpTransport
 from isthmus.wire.call import WireCall
@@ -79,7 +79,7 @@ class AnthropicAdapter(WireAdapter):
         self.supports = server.supported(type(self).supports)
         self.model = model
         self.system = system or ""
-        self.max_tokens = int(max_tokens or MAX_TOKENS)
+        self.max_tokens = int(max_tokens or DEFAULT_CEILING)
         self.effort = effort
         self.timeouts = timeouts
         self._model_limits = dict(model_limits or {})

@@ -11,14 +11,12 @@ from isthmus.adapters.anthropic.names import SCHEMAS, wire_name
 from isthmus.adapters.anthropic.turns import Transcript
 from isthmus.errors import InvalidRequestError
 from isthmus.models.capabilities import OFF, ModelCapabilities, apply_thinking, lowered, unsupported, within
-from isthmus.models.contract import GenerateContext
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.options import put_options
 from isthmus.models.reshape import normalise
 from isthmus.models.strategy import ask_for
-
-MAX_TOKENS = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +156,7 @@ class _Body:
 
     def ceiling(self) -> int:
         """The output ceiling: the context's, and never more than the model's."""
-        return within(self._ctx.max_output_tokens or MAX_TOKENS, self._target.capabilities, notes=self.notes)
+        return within(self._ctx.max_output_tokens or DEFAULT_CEILING, self._target.capabilities, notes=self.notes)
 
     def thinking(self, effort: str | None) -> dict[str, Any]:
         """Adaptive thinking at a named level, even one that the model may refuse; "off" is what it needs to be off."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from isthmus.adapters.anthropic.encode import MAX_TOKENS, Target
+from isthmus.adapters.anthropic.encode import Target
 from isthmus.adapters.anthropic.families import FAMILIES
 from isthmus.adapters.anthropic.markers import check_ttl
 from isthmus.adapters.base import ModelCapabilities, capabilities_from_limits
@@ -17,7 +17,7 @@ from isthmus.adapters.bedrock.names import MESSAGES_VENDOR, region_of, vendor_of
 from isthmus.adapters.codec import Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.errors import ConfigError
-from isthmus.models.contract import Timeouts
+from isthmus.models.contract import DEFAULT_CEILING, Timeouts
 from isthmus.secret import Secret
 from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
@@ -92,7 +92,7 @@ class BedrockAdapter(WireAdapter):
     ) -> None:
         self.model = model
         self.system = system or ""
-        self.max_tokens = int(max_tokens or MAX_TOKENS)
+        self.max_tokens = int(max_tokens or DEFAULT_CEILING)
         self.effort, self.timeouts = effort, timeouts
         self._model_limits = dict(model_limits or {})
         identity = _identity(

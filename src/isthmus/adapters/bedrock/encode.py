@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from isthmus.adapters.anthropic.encode import MAX_TOKENS, Target
+from isthmus.adapters.anthropic.encode import Target
 from isthmus.adapters.bedrock.names import MESSAGES_VENDOR, SCHEMAS
 from isthmus.adapters.bedrock.points import place_points
 from isthmus.adapters.bedrock.turns import ConverseTranscript
 from isthmus.errors import InvalidRequestError
 from isthmus.models.capabilities import EFFORTS, OFF, ModelCapabilities, apply_thinking, lowered, unsupported, within
-from isthmus.models.contract import GenerateContext
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.dialects import legal_name
 from isthmus.models.events import Note, NoteCode
@@ -108,7 +108,7 @@ class _Body:
     def inference(self, capabilities: ModelCapabilities | None) -> dict[str, Any]:
         ctx = self._ctx
         made: dict[str, Any] = {
-            "maxTokens": within(ctx.max_output_tokens or MAX_TOKENS, capabilities, notes=self.notes)
+            "maxTokens": within(ctx.max_output_tokens or DEFAULT_CEILING, capabilities, notes=self.notes)
         }
         if ctx.temperature is not None:
             made["temperature"] = ctx.temperature

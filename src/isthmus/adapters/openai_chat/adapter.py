@@ -10,10 +10,9 @@ from typing import Any
 from isthmus.adapters.codec import Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.adapters.openai_chat.codec import ChatCodec
-from isthmus.adapters.openai_chat.encode import DEFAULT_CEILING
 from isthmus.adapters.openai_chat.server import OPENAI, ChatServer
 from isthmus.models.capabilities import ModelCapabilities
-from isthmus.models.contract import Timeouts
+from isthmus.models.contract import DEFAULT_CEILING, Timeouts
 from isthmus.transport.http import HttpTransport
 
 

@@ -10,7 +10,7 @@ from isthmus.adapters.openai_chat.reply import DIALECT
 from isthmus.adapters.openai_chat.server import ChatServer
 from isthmus.errors import InvalidRequestError
 from isthmus.models.capabilities import ModelCapabilities, effort_sent, unsupported, within
-from isthmus.models.contract import GenerateContext, OutputForm, ToolSpec
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext, OutputForm, ToolSpec
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.dialects import legal_name
 from isthmus.models.events import Note, NoteCode
@@ -18,7 +18,6 @@ from isthmus.models.options import put_options
 from isthmus.models.reshape import normalise
 from isthmus.models.strictness import conforms
 
-DEFAULT_CEILING = 8192
 SCHEMAS = "openai-strict"
 
 _CEILINGS = frozenset(("max_tokens", "max_completion_tokens"))

@@ -10,9 +10,8 @@ from isthmus.adapters.drive import WireAdapter
 from isthmus.adapters.endpoint import Endpoint
 from isthmus.adapters.openai_chat.server import OPENAI
 from isthmus.adapters.openai_responses.codec import ResponsesCodec
-from isthmus.adapters.openai_responses.encode import DEFAULT_CEILING
 from isthmus.models.capabilities import ModelCapabilities
-from isthmus.models.contract import Timeouts
+from isthmus.models.contract import DEFAULT_CEILING, Timeouts
 from isthmus.transport.http import HttpTransport
 
 # The same host, keys and models as in the older dialect.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from isthmus.adapters.classify import classify_reply
 from isthmus.adapters.codec import Request
 from isthmus.adapters.openai_responses.decode import ResponsesDecoder
-from isthmus.adapters.openai_responses.encode import DEFAULT_CEILING, request_body
+from isthmus.adapters.openai_responses.encode import request_body
 from isthmus.adapters.openai_responses.tools import SCHEMAS
 from isthmus.errors import TierError
 from isthmus.models.capabilities import ModelCapabilities
-from isthmus.models.contract import GenerateContext
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext
 from isthmus.models.declare import SentNames
 from isthmus.models.messages import sendable
 from isthmus.models.neutral import NATIVE_DIALECT

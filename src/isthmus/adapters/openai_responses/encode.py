@@ -15,8 +15,6 @@ from isthmus.models.options import put_options
 from isthmus.models.reshape import normalise
 from isthmus.models.strictness import conforms
 
-DEFAULT_CEILING = 8192
-
 _ENCRYPTED = "reasoning.encrypted_content"
 # Read where they are needed, so that they are not passed on a second time.
 _READ = frozenset(("tools", "tool_choice", "text", "reasoning", "max_tokens", "reasoning_effort", "verbosity"))
