@@ -387,7 +387,7 @@ def test_the_lowest_level_is_logged_once_a_model(caplog: pytest.LogCaptureFixtur
     adapter = isthmus.connect("openai:o3-once", api_key=KEY, transport=Caught(CHAT), effort="off")
     with caplog.at_level(logging.INFO, "isthmus.models.capabilities"):
         for _ in range(3):
-            adapter.codec.encode(CTX, stream=False)
+            adapter._encode(CTX, stream=False)
     assert [record.message.count("o3-once") for record in caplog.records] == [1]
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
+from isthmus.adapters.anthropic import AnthropicAdapter
 from isthmus.adapters.base import ChatResponse, ModelAdapter
+from isthmus.adapters.bedrock import BedrockAdapter
+from isthmus.adapters.openai_chat import OpenAIChatAdapter
+from isthmus.adapters.openai_responses import OpenAIResponsesAdapter
 from isthmus.errors import InvalidRequestError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import NoteCode
@@ -128,3 +133,63 @@ async def test_what_the_chat_face_cannot_say_is_noted_or_refused(name: str) -> N
     with pytest.raises(InvalidRequestError, match=name):
         await Bare().generate(GenerateContext(messages=USER, on_unsupported="error", **{name: value}))
     assert seen == []
+
+
+ADAPTERS = [
+    (OpenAIChatAdapter, "gpt-5", "max_completion_tokens"),
+    (OpenAIResponsesAdapter, "gpt-5", "max_output_tokens"),
+    (AnthropicAdapter, "claude-opus-4-6", "max_tokens"),
+    (BedrockAdapter, "us.anthropic.claude-opus-4-6", "max_tokens"),
+]
+ASKED = GenerateContext(messages=USER, brief="Be kind.", effort="high", max_output_tokens=77)
+
+
+def sent_by(adapter: Any, ctx: GenerateContext) -> tuple[dict[str, Any], str]:
+    """The body that an adapter would send, and its text."""
+    text = adapter._encode(ctx, stream=False).call.body.decode()
+    return json.loads(text), text
+
+
+@pytest.mark.parametrize(("kind", "model", "ceiling"), ADAPTERS)
+async def test_settings_set_on_a_copy_are_those_that_are_sent(
+    kind: Any, model: str, ceiling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An author who hands a list of his own to `super().chat` loses neither brief, effort nor ceiling."""
+    heard: list[bytes] = []
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+
+    class Mine(kind):  # type: ignore[misc]
+        async def chat(self, messages: Any, tools: Any) -> Any:
+            return await super().chat([dict(message) for message in messages], tools)
+
+        def _encode(self, ctx: GenerateContext, *, stream: bool) -> Any:
+            heard.append(super()._encode(ctx, stream=stream).call.body)
+            raise InvalidRequestError("nothing is sent")
+
+    with pytest.raises(InvalidRequestError, match="nothing is sent"):
+        await Mine(model=model, api_key="k").generate(ASKED)
+    (body,) = heard
+    assert (json.loads(body)[ceiling], b'"high"' in body, b"Be kind." in body) == (77, True, True)
+
+
+@pytest.mark.parametrize(("kind", "model", "ceiling"), ADAPTERS)
+def test_an_adapters_own_settings_stand_where_a_request_says_nothing(
+    kind: Any, model: str, ceiling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brief, ceiling and effort are read at each call, changed ones too; the request's own go before them."""
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    own = {"system": "Be kind.", "max_tokens": 77, "effort": "high"}
+    adapter = kind(model=model, api_key="k", **own)
+    body, text = sent_by(adapter, GenerateContext(messages=USER))
+    assert (body[ceiling], '"high"' in text, "Be kind." in text) == (77, True, True)
+    body, text = sent_by(adapter, GenerateContext(messages=USER, brief="Be rude.", effort="low", max_output_tokens=5))
+    assert (body[ceiling], '"high"' in text, "Be kind." in text) == (5, False, False)
+    adapter.max_tokens = 6
+    assert sent_by(adapter, GenerateContext(messages=USER))[0][ceiling] == 6
+
+
+def test_a_ceiling_among_the_options_goes_before_the_adapters() -> None:
+    """The Responses API reads `max_tokens` of the options as its own ceiling; an adapter's default leaves it that."""
+    adapter = OpenAIResponsesAdapter("m", api_key="k", max_tokens=9)
+    body, _ = sent_by(adapter, GenerateContext(messages=USER, options={"max_tokens": 5}))
+    assert body["max_output_tokens"] == 5

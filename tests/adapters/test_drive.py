@@ -76,7 +76,7 @@ class ToyCodec:
     def __init__(self) -> None:
         self.replies: list[WireReply] = []
 
-    def encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+    def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: Any = None) -> Request:
         call = WireCall(path="/chat", body=json.dumps({"stream": stream}).encode(), stream=stream, framing=self.framing)
         return Request(call, (Note("encoder", "first"),))
 

@@ -11,6 +11,7 @@ import pytest
 
 from isthmus.adapters.base import ChatResponse, ModelAdapter
 from isthmus.chain import Tier, define_chain, define_marker, of, tier_error
+from isthmus.chain.tier import member
 from isthmus.errors import AdapterError, ConfigError, InvalidRequestError
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.model import Model
@@ -293,3 +294,25 @@ async def test_a_bare_adapter_is_a_chain_of_one() -> None:
     assert (await chain.generate(CTX)).text == "be brief"
     assert of(chain) is chain
     assert of(_tier()).id == "t"
+
+
+def test_an_adapter_without_a_provider_has_that_of_its_id() -> None:
+    """A price is asked for under the same provider and model that the span of the call names."""
+
+    class Named:
+        def __init__(self, **said: Any) -> None:
+            self.__dict__.update(said)
+
+        def generate(self, ctx: Any) -> Any:
+            return whole("x")
+
+    rows = [
+        ({"id": "acme:big", "model": "big-2"}, ("acme", "big-2")),
+        ({"id": "acme:big", "model": "big-2", "provider": "other"}, ("other", "big-2")),
+        ({"id": "acme:big"}, ("acme", "big")),
+        ({"id": "mine", "model": "big-2"}, ("", "big-2")),
+        ({"id": "mine"}, ("", "mine")),
+    ]
+    for said, expected in rows:
+        found = member(Named(**said), "tier")
+        assert (found.provider, found.model) == expected

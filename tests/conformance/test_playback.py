@@ -28,7 +28,7 @@ class Lines:
     def __init__(self) -> None:
         self.done = False
 
-    def encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+    def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: Any = None) -> Request:
         return Request(WireCall(path="/lines", stream=stream, framing="ndjson"))
 
     def decoder(self, *, whole: bool) -> Lines:

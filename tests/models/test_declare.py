@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from isthmus.models.contract import ToolSpec
-from isthmus.models.declare import declared
+from isthmus.models.declare import SentNames, declared
 from isthmus.models.events import Note
 
 
@@ -101,6 +101,15 @@ def test_a_name_is_made_legal_with_a_note() -> None:
     (tool,), notes = _declared(_tool("my tool", None))
     assert tool.name.startswith("my_tool_")
     assert notes == [f"tools: 'my tool' is sent as {tool.name!r}"]
+
+
+def test_names_that_were_changed_are_told_back() -> None:
+    """F26: what a tool was sent as leads to its own name; a legal name needs no telling, and none is forgotten."""
+    names = SentNames("openai-strict")
+    for tools in ([_tool("my tool", None), _tool("plain", None)], [_tool("your tool", None)]):
+        names.learn(tools)
+    sent = [tool.name for tool in _declared(_tool("my tool", None), _tool("your tool", None))[0]]
+    assert names == dict(zip(sent, ["my tool", "your tool"], strict=True))
 
 
 @pytest.mark.parametrize("dialect", ["openai-strict", "anthropic", "bedrock", "gemini", "none"])

@@ -1,18 +1,47 @@
-"""What a context asks for that the chat face has no argument for: set on a copy, put in front, or noted as left out."""
+"""An adapter's own settings and a context's: which of them count, and how the chat face is told of the latter.
+
+What that face has no argument for is set on a copy, put in front, or noted as left out.
+"""
 
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 from isthmus.adapters.render import Rendered
 from isthmus.models.capabilities import unsupported
-from isthmus.models.contract import GenerateContext
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext
 from isthmus.models.events import Note, NoteCode
 
+CEILINGS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""The options that are an output ceiling in one dialect or another."""
 _COPIES = "_isthmus_copies"
 _KEPT = 16
 _NO_WORDS = ("tool_choice", "output", "temperature", "top_p", "stop", "seed", "options")
+
+
+def with_own(adapter: Any, ctx: GenerateContext) -> GenerateContext:
+    """The context, with the adapter's own brief, ceiling, effort and temperature where it says nothing itself.
+
+    They are read from the adapter at each call, so that a copy with other settings sends those.
+
+    Args:
+        adapter: what may have `system`, `max_tokens`, `effort` and `temperature`.
+        ctx: the request; never changed. An option that is a ceiling goes before the adapter's.
+    """
+    own: dict[str, Any] = {}
+    if not ctx.brief and (brief := getattr(adapter, "system", None)):
+        own["brief"] = brief
+    ceiling = getattr(adapter, "max_tokens", None)
+    # Every dialect sends the usual one by itself: most requests need no copy.
+    said = ctx.max_output_tokens or any(each in ctx.options for each in CEILINGS)
+    if ceiling not in (None, 0, DEFAULT_CEILING) and not said:
+        own["max_output_tokens"] = ceiling
+    for name in ("effort", "temperature"):
+        if getattr(ctx, name) is None and (value := getattr(adapter, name, None)) is not None:
+            own[name] = value
+    return replace(ctx, **own) if own else ctx
 
 
 def adjusted(adapter: Any, ctx: GenerateContext, *, notes: list[Note], alone: bool = True) -> Any:

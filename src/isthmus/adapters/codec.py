@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
 from isthmus.errors import TierError
+from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, Note
 from isthmus.wire.call import Ended, WireCall, WireReply
@@ -55,8 +56,13 @@ class Codec(Protocol):
     dialect: str
     """The name under which its native blocks are kept, e.g. "anthropic-messages"."""
 
-    def encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+    def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; the context is never changed.
+
+        Args:
+            ctx: what to ask.
+            stream: whether to ask for a stream.
+            capabilities: what the model can do, as far as that decides how it is asked; None where nothing is known.
 
         Raises:
             InvalidRequestError: something in it cannot be said to this provider; names it.

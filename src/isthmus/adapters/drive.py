@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from email.utils import formatdate
 from typing import Any, Protocol, TypeAlias
 
+from isthmus.adapters.adjust import with_own
 from isthmus.adapters.base import ModelAdapter
 from isthmus.adapters.bodies import first_bytes, is_document, too_large
 from isthmus.adapters.codec import Codec, Decoder, Reply, Request, Transport
@@ -121,7 +122,7 @@ class WireAdapter(ModelAdapter):
 
     def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
         """The request for a context, once a call."""
-        return self.codec.encode(ctx, stream=stream)
+        return self.codec.encode(with_own(self, ctx), stream=stream, capabilities=self.capabilities())
 
     async def _exchange(self, request: Request, *, refresh: bool) -> AbstractAsyncContextManager[Reply]:
         """The call, ready to be sent with the key of the moment or with a new one."""

@@ -14,13 +14,13 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
+from isthmus.adapters.adjust import with_own
 from isthmus.adapters.base import ModelAdapter, ModelCapabilities, capabilities_from_limits
 from isthmus.adapters.classify import Failure
 from isthmus.adapters.openai_chat.codec import ChatCodec
-from isthmus.adapters.openai_chat.encode import DEFAULT_CEILING
 from isthmus.adapters.openai_chat.server import ChatServer
 from isthmus.errors import InvalidRequestError, MissingDependencyError, TierError, TransientError
-from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext, Timeouts
 from isthmus.models.events import Event, Finish, Note, NoteCode, StepResult, framed
 from isthmus.models.fold import Fold, folded
 from isthmus.models.neutral import NATIVE_INPUT
@@ -110,14 +110,7 @@ class LiteLLMAdapter(ModelAdapter):
             scheme=_SCHEME,
             required=False,
         )
-        self.codec = ChatCodec(
-            model,
-            max_tokens=self.max_tokens,
-            system=system,
-            effort=effort,
-            temperature=temperature,
-            server=_SERVER,
-        )
+        self.codec = ChatCodec(model, server=_SERVER)
 
     def capabilities(self) -> ModelCapabilities:
         """What the model can do, by the table of limits alone."""
@@ -170,7 +163,7 @@ class LiteLLMAdapter(ModelAdapter):
                 )
                 error.for_this_tier = True
                 raise error
-        request = self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())
+        request = self.codec.encode(with_own(self, ctx), stream=stream, capabilities=self.capabilities())
         wanted: dict[str, Any] = json.loads(request.call.body)
         notes = list(request.notes)
         if "temperature" in wanted and "reasoning_effort" in wanted:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace as changed
 
+from isthmus.adapters.adjust import CEILINGS
 from isthmus.adapters.render import Rendered, fresh, read_context, remembered, role_dict
 from isthmus.adapters.views import from_model_event, from_response
 from isthmus.errors import (
@@ -30,7 +31,6 @@ from isthmus.models.responses import ModelStreamEvent
 from isthmus.models.strategy import Asked
 from isthmus.models.stream import EventStream
 
-_CEILINGS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 UNCLASSIFIED = (OutputError, OutputDefinitionError, CallCancelledError)
 """What the model face raises as it is: no failure of a provider's."""
 
@@ -116,7 +116,7 @@ def read_model_context(
         own_brief: the brief where neither the messages nor the list has one.
     """
     rest = dict(options)
-    ceilings = [rest.pop(name, None) for name in _CEILINGS]
+    ceilings = [rest.pop(name, None) for name in CEILINGS]
     settings = {name: rest.pop(name, None) for name in _PORTABLE}
     settings["effort"] = rest.pop("reasoning_effort", None)
     settings["max_output_tokens"] = next((count for count in ceilings if count is not None), None)

@@ -30,7 +30,7 @@ _EMPTY = GenerateContext()
 _T = TypeVar("_T")
 
 
-def _names(adapter: Any, name: str) -> tuple[str, str]:
+def names_of(adapter: Any, name: str) -> tuple[str, str]:
     """The provider and the model of an adapter, as far as it, or its id, says."""
     provider, mark, model = name.partition(":")
     own = getattr(adapter, "model", None)
@@ -105,7 +105,7 @@ def _facts(adapter: Any, ctx: GenerateContext) -> dict[str, Any]:
     try:
         if getattr(type(adapter), "_isthmus_stands", False):
             adapter = adapter.plain
-        provider, model = _names(adapter, str(getattr(adapter, "id", None) or type(adapter).__name__))
+        provider, model = names_of(adapter, str(getattr(adapter, "id", None) or type(adapter).__name__))
         address, own = getattr(adapter, "base_url", None), getattr(adapter, "max_tokens", None)
         heat, effort = getattr(adapter, "temperature", None), getattr(adapter, "effort", None)
     except Exception:

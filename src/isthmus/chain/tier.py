@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass, field
 from typing import Any
 
-from isthmus.adapters.base import as_adapter
+from isthmus.adapters.base import as_adapter, names_of
 from isthmus.errors import AdapterError, ConfigError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import StepResult
@@ -133,7 +133,7 @@ def member(thing: Any, place: str) -> Member:
             where=where,
             key="max_output_tokens",
         )
-    provider, model = _names(adapter, name)
+    provider, model = names_of(adapter, name)
     return Member(
         adapter=adapter,
         provider=provider,
@@ -144,15 +144,6 @@ def member(thing: Any, place: str) -> Member:
         supports=frozenset(getattr(adapter, "supports", None) or ()),
         owns_retries=bool(getattr(adapter, "handles_retries", False)),
     )
-
-
-def _names(adapter: Any, name: str) -> tuple[str, str]:
-    """The provider and the model of an adapter, as far as it, or its id, says."""
-    provider, mark, model = name.partition(":")
-    own = getattr(adapter, "model", None)
-    if isinstance(own, str) and own:
-        return str(getattr(adapter, "provider", None) or ""), own
-    return (provider, model) if mark else ("", name)
 
 
 def _tokens(adapter: Any, name: str, where: str) -> int | None:

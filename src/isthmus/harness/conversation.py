@@ -9,12 +9,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from threading import RLock
 from typing import Any
 from uuid import uuid4
 from weakref import ref
 
 from isthmus.harness.errors import StateConflictError
+from isthmus.harness.saving import saved
 from isthmus.harness.snapshot import AgentId, AgentSnapshot
 from isthmus.harness.state import RunState
 from isthmus.harness.stores import StateStore
@@ -134,15 +136,7 @@ class Conversation:
             self.state = state
             return
         snapshot = AgentSnapshot.capture(state, agent_id=self.agent_id)
-        saving = asyncio.ensure_future(asyncio.to_thread(self._save, self._store, snapshot))
-        try:
-            await asyncio.shield(saving)
-        except asyncio.CancelledError:
-            await asyncio.wait((saving,))
-            if saving.exception() is None:
-                self._keep(state)
-            raise
-        self._keep(state)
+        await saved(partial(self._save, self._store, snapshot), partial(self._keep, state))
 
     def _save(self, store: StateStore, snapshot: AgentSnapshot) -> None:
         try:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from isthmus.chain.ledger import Attempt
-from isthmus.models.eventjson import event_dict, event_text
+from isthmus.models.eventjson import JsonEvent
 from isthmus.models.events import Call
 from isthmus.models.executor import ToolResult
 from isthmus.models.responses import ModelResponse, ModelStreamEvent
@@ -56,7 +56,7 @@ class StateSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     shim_state: Mapping[str, Any]
 
 
-class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
+class RunEvent(msgspec.Struct, JsonEvent, frozen=True, kw_only=True):
     """One event of a run, or of a run that works for it.
 
     Args:
@@ -98,30 +98,6 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     def is_root(self) -> bool:
         """Whether it is about the run itself, not about one that works for it."""
         return self.parent_task_id is None
-
-    def to_dict(self, *, include_internal: bool = False) -> dict[str, Any]:
-        """The event as `{"type": kind, "payload": …}`, complete and nested; what is None is left out.
-
-        Args:
-            include_internal: whether messages that are no part of the public conversation stand in it.
-
-        Raises:
-            TypeError: something in it has no JSON form; names its place.
-            ValueError: something in it holds itself, or is a number that is not finite; names its place.
-        """
-        return event_dict(self, include_internal=include_internal)
-
-    def dumps(self, *, include_internal: bool = False) -> str:
-        """The same as compact JSON text.
-
-        Args:
-            include_internal: as for `to_dict`.
-
-        Raises:
-            TypeError: as for `to_dict`.
-            ValueError: as for `to_dict`.
-        """
-        return event_text(self, include_internal=include_internal)
 
 
 class Mailbox:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from isthmus.errors import CutReason
@@ -22,6 +23,7 @@ from isthmus.harness.outcome import Outcome
 from isthmus.harness.pending import Waiting
 from isthmus.harness.plainjson import plain_json
 from isthmus.harness.reports import Prepared
+from isthmus.harness.saving import saved
 from isthmus.harness.steps import encoded_result, encoded_step
 from isthmus.models.events import Call, StepResult
 from isthmus.models.executor import Around, ToolResult
@@ -77,17 +79,8 @@ class RunLog:
             if not self._waiting:
                 return
             batch = tuple(self._waiting)
-            saving = asyncio.ensure_future(
-                asyncio.to_thread(self._journal.append, self._run_id, self._place or 0, records=batch)
-            )
-            try:
-                await asyncio.shield(saving)
-            except asyncio.CancelledError:
-                await asyncio.wait((saving,))
-                if saving.exception() is None:
-                    self._wrote(batch)
-                raise
-            self._wrote(batch)
+            write = partial(self._journal.append, self._run_id, self._place or 0, records=batch)
+            await saved(write, partial(self._wrote, batch))
 
     def prepared(self, turn: Prepared, *, changed: bool) -> None:
         """What those who attend the run made of a turn.

@@ -17,14 +17,11 @@ from isthmus.harness.result import RunResult
 from isthmus.harness.run import Run
 from isthmus.harness.state import RunState
 from isthmus.models.cancellation import CancellationToken
-from isthmus.models.contract import Timeouts
 from isthmus.models.steering import Steerable, SteeringInput, SteeringReceipt
-from isthmus.models.stream import Watchdog
+from isthmus.models.stream import CLOSED, UNTIMED, Watchdog
 
 View: TypeAlias = Callable[[AsyncGenerator[Any, None], Run], AsyncGenerator[Any, None]]
 
-_UNTIMED = Timeouts(connect=None, first_content=None, idle=None, total=None)
-_IMPATIENT = 0.05
 _UNSTEERED = "This run has no active steering channel."
 
 
@@ -57,7 +54,7 @@ class RunStream:
         view: View | None = None,
     ) -> None:
         self._run = Run.of(start(before), before, runner=runner)
-        self._watch = Watchdog(_UNTIMED)
+        self._watch = Watchdog(UNTIMED)
         if turn is not None:
             self._run.turn, turn.watch = turn, self._watch
         self._events = drive(self._run, model, watch=self._watch, kept=None if turn is None else Kept(turn, start))
@@ -94,16 +91,14 @@ class RunStream:
         """Stop the run; harmless twice, from a task other than the reader's, and from a tool of the run itself."""
         run, watch = self._run, self._watch
         run.closing = True
-        pause = 0.0
         while watch.waiting():
             if run.reading is not None:
                 await run.reading.aclose()
             else:
-                watch.interrupt("closed")
+                watch.interrupt(CLOSED)
             if watch.task is asyncio.current_task():
                 return
-            await asyncio.sleep(pause)
-            pause = min(pause * 2 + 0.001, _IMPATIENT)
+            await watch.respite()
         await self._events.aclose()
         await self._shown.aclose()
         run.stop()

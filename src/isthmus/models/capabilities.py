@@ -116,20 +116,23 @@ def apply_thinking(
     return _at(kwargs, "low")
 
 
-def unsupported(ctx: GenerateContext, detail: str, *, notes: list[Note]) -> None:
+def unsupported(
+    ctx: GenerateContext, detail: str, *, notes: list[Note], code: NoteCode = NoteCode.PARAMETER_DROPPED
+) -> None:
     """Note a portable setting that a provider lacks, and that is left out for it.
 
     Args:
         ctx: the request.
         detail: the setting, its value and why.
         notes: takes the note.
+        code: what became of it, where it was not left out.
 
     Raises:
         InvalidRequestError: the request wants an error instead.
     """
     if ctx.on_unsupported == "error":
         raise InvalidRequestError(f"{detail} (on_unsupported is 'error')")
-    notes.append(Note(NoteCode.PARAMETER_DROPPED, detail))
+    notes.append(Note(code, detail))
 
 
 def effort_sent(ctx: GenerateContext, caps: ModelCapabilities | None, *, model: str, notes: list[Note]) -> str | None:

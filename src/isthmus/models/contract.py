@@ -15,6 +15,8 @@ from isthmus.errors import ConfigError, ToolDefinitionError
 from isthmus.models.events import StepResult
 from isthmus.models.jsontext import dumps
 
+DEFAULT_CEILING = 8192
+"""Output tokens that are asked for where neither the request nor its adapter names a ceiling."""
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _UNSUPPORTED = ("note", "error")
 

@@ -38,6 +38,25 @@ class Declaration(msgspec.Struct, frozen=True):
     strict: bool | None
 
 
+class SentNames(dict[str, str]):
+    """The tools' own names by what they were sent as, where that differs: the same for every call, so calls share it.
+
+    Args:
+        dialect: whose rule decides, a name in `dialects.toml`.
+    """
+
+    def __init__(self, dialect: str) -> None:
+        super().__init__()
+        self._dialect = dialect
+
+    def learn(self, tools: Iterable[ToolSpec]) -> None:
+        """Remember those of these tools."""
+        for spec in tools:
+            sent = legal_name(spec.name, dialect=self._dialect)
+            if sent != spec.name:
+                self[sent] = spec.name
+
+
 def declared(tools: Iterable[ToolSpec], *, dialect: str, notes: list[Note]) -> list[Declaration]:
     """Tools as a dialect takes them.
 

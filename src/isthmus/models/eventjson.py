@@ -18,25 +18,36 @@ from isthmus.wire.frame import Frame
 _MESSAGES = frozenset({"messages", "input_messages"})
 
 
-def event_dict(event: msgspec.Struct, *, include_internal: bool) -> dict[str, Any]:
-    """The event as `{"type": kind, "payload": its fields}`: what is None is left out, what is empty is not.
+class JsonEvent:
+    """An event that says itself as JSON; a struct with a `kind` derives from it."""
 
-    Args:
-        event: an event with a `kind`.
-        include_internal: whether its messages hold those that are no part of the public conversation.
+    __slots__ = ()
 
-    Raises:
-        TypeError: something in it has no JSON form: bytes, sets, dates, templates, keys that are no strings; names the
-            place.
-        ValueError: it holds itself, or a number that is not finite.
-    """
-    payload = plain_json(event, "payload", also=_forms(include_internal))
-    return {"type": payload["kind"], "payload": payload}
+    def to_dict(self, *, include_internal: bool = False) -> dict[str, Any]:
+        """The event as `{"type": kind, "payload": …}`, complete and nested; what is None is left out, empty is not.
 
+        Args:
+            include_internal: whether messages that are no part of the public conversation stand in it.
 
-def event_text(event: msgspec.Struct, *, include_internal: bool) -> str:
-    """The same as compact JSON text."""
-    return dumps(event_dict(event, include_internal=include_internal)).decode()
+        Raises:
+            TypeError: something in it has no JSON form: bytes, sets, dates, templates, keys that are no strings; names
+                its place.
+            ValueError: something in it holds itself, or is a number that is not finite; names its place.
+        """
+        payload = plain_json(self, "payload", also=_forms(include_internal))
+        return {"type": payload["kind"], "payload": payload}
+
+    def dumps(self, *, include_internal: bool = False) -> str:
+        """The same as compact JSON text.
+
+        Args:
+            include_internal: as for `to_dict`.
+
+        Raises:
+            TypeError: as for `to_dict`.
+            ValueError: as for `to_dict`.
+        """
+        return dumps(self.to_dict(include_internal=include_internal)).decode()
 
 
 def _forms(include_internal: bool) -> Callable[[Any], Any]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, TypeAlias
 import msgspec
 
 from isthmus.errors import ProtocolError
-from isthmus.models.eventjson import event_dict, event_text
+from isthmus.models.eventjson import JsonEvent
 from isthmus.models.events import StepResult
 from isthmus.models.jsontext import loads
 from isthmus.models.steering import SteeringReceipt
@@ -192,7 +192,7 @@ class ModelResponse(_Open, kw_only=True):
         return super().__getattr__(name)
 
 
-class ModelStreamEvent(msgspec.Struct, kw_only=True):
+class ModelStreamEvent(msgspec.Struct, JsonEvent, kw_only=True):
     """One event of the model face.
 
     Args:
@@ -234,30 +234,6 @@ class ModelStreamEvent(msgspec.Struct, kw_only=True):
     required_tool_call_ids: tuple[str, ...] = ()
     input_messages: list[dict[str, Any]] | None = None
     steering: list[SteeringReceipt] | None = None
-
-    def to_dict(self, *, include_internal: bool = False) -> dict[str, Any]:
-        """The event as `{"type": kind, "payload": …}`, complete and nested; what is None is left out.
-
-        Args:
-            include_internal: whether messages that are no part of the public conversation stand in it.
-
-        Raises:
-            TypeError: something in it has no JSON form; names its place.
-            ValueError: something in it holds itself, or is a number that is not finite; names its place.
-        """
-        return event_dict(self, include_internal=include_internal)
-
-    def dumps(self, *, include_internal: bool = False) -> str:
-        """The same as compact JSON text.
-
-        Args:
-            include_internal: as for `to_dict`.
-
-        Raises:
-            TypeError: as for `to_dict`.
-            ValueError: as for `to_dict`.
-        """
-        return event_text(self, include_internal=include_internal)
 
     def to_trace_dict(self, include_raw: bool = False) -> dict[str, Any]:
         """The event as plain JSON values for a trace: what is None is left out, what has no JSON form is its text.

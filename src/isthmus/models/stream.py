@@ -56,6 +56,7 @@ class Watchdog:
         "_hit",
         "_home",
         "_loop",
+        "_patience",
         "_pump",
         "_started",
         "_timeouts",
@@ -75,6 +76,7 @@ class Watchdog:
         self._home: asyncio.Task[Any] | None = None
         self._baseline = 0
         self._hit: str | None = None
+        self._patience = 0.0
         self.task: asyncio.Task[Any] | None = None
         self.since = 0.0
         self.closing = False
@@ -194,6 +196,12 @@ class Watchdog:
             if self.task is not self._home:
                 self._home, self._baseline = self.task, self.task.cancelling()
             self.task.cancel(Interruption(why))
+
+    async def respite(self) -> None:
+        """Leave the task that was interrupted time to go: each time more, at the most 50 ms."""
+        pause = self._patience
+        self._patience = min(pause * 2 + 0.001, _IMPATIENT)
+        await asyncio.sleep(pause)
 
     def claim(self) -> str | None:
         """Why a cancellation that was just caught is this watchdog's own; None if somebody else wants it too."""
@@ -325,11 +333,9 @@ class EventStream:
         pump = self._begun()
         if self._fold.finish is None:
             watch.closing = True
-        pause = 0.0
         while watch.waiting():
             watch.interrupt(CLOSED)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2 + 0.001, _IMPATIENT)
+            await watch.respite()
         await pump.aclose()
         await close(source)
 

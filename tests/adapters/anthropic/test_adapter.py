@@ -175,7 +175,7 @@ def test_off_reaches_the_wire_as_the_family_needs_it():
     """Seed 000: off sends nothing on Opus 4.8, an explicit disabled on Sonnet 5, effort low on Fable."""
     sent = {}
     for model in ("claude-opus-4-8", "claude-sonnet-5", "claude-fable-5"):
-        made = AnthropicAdapter(model=model, api_key="k").codec.encode(ASK, stream=False)
+        made = AnthropicAdapter(model=model, api_key="k")._encode(ASK, stream=False)
         body = json.loads(made.call.body)
         sent[model] = (body.get("thinking"), body.get("output_config"))
     assert sent == {

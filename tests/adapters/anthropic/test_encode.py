@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from isthmus.adapters.anthropic import AnthropicAdapter
 from isthmus.adapters.anthropic.codec import MessagesCodec
-from isthmus.adapters.anthropic.encode import Defaults
+from isthmus.adapters.anthropic.encode import Target
 from isthmus.errors import InvalidRequestError
 from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext, ToolSpec
@@ -46,9 +48,14 @@ def able(*, adaptive: bool = True, default_on: bool = False, disable: bool = Tru
     return ModelCapabilities(adaptive_thinking=adaptive, thinking_default_on=default_on, thinking_disable=disable)
 
 
-def codec(**defaults: Any) -> MessagesCodec:
-    """A codec with these defaults."""
-    return MessagesCodec("m", Defaults(**defaults))
+def codec(**known: Any) -> MessagesCodec:
+    """A codec that knows this of its model."""
+    return MessagesCodec("m", Target(**known))
+
+
+def adapter(**own: Any) -> Any:
+    """What encodes as an adapter with settings of its own does."""
+    return SimpleNamespace(encode=AnthropicAdapter(model="m", api_key="k", cache_markers=False, **own)._encode)
 
 
 NATIVE = {
@@ -137,7 +144,7 @@ def test_the_call_names_path_version_and_betas():
 )
 def test_max_tokens_is_the_contexts_else_the_adapters_else_8192(own, asked, sent):
     """A ceiling is always sent: falsy means the next in line."""
-    assert request(user(), codec=codec(max_tokens=own), max_output_tokens=asked)[0]["max_tokens"] == sent
+    assert request(user(), codec=adapter(max_tokens=own), max_output_tokens=asked)[0]["max_tokens"] == sent
 
 
 def test_the_brief_stands_before_leading_system_messages():
@@ -146,8 +153,8 @@ def test_the_brief_stands_before_leading_system_messages():
     assert [block["text"] for block in body["system"]] == ["A", "B", "C"]
     assert body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
     assert made.notes == ()
-    assert request(user(), codec=codec(system="mine"))[0]["system"] == "mine"
-    assert request(user(), codec=codec(system="mine"), brief="yours")[0]["system"] == "yours"
+    assert request(user(), codec=adapter(system="mine"))[0]["system"] == "mine"
+    assert request(user(), codec=adapter(system="mine"), brief="yours")[0]["system"] == "yours"
 
 
 def test_options_are_merged_last_and_an_override_is_noted():
@@ -288,7 +295,7 @@ def test_an_effort_is_adaptive_thinking_at_that_level(effort):
 )
 def test_off_is_what_the_model_needs_to_be_off(capabilities, thinking, effort):
     """Seed 000: off sends nothing, an explicit disabled, or the lowest effort, as the capabilities say."""
-    body, _ = request(user(), codec=codec(effort="off", capabilities=capabilities))
+    body, _ = request(user(), codec=codec(capabilities=capabilities), effort="off")
     assert body.get("thinking") == thinking
     assert body.get("output_config", {}).get("effort") == effort
 

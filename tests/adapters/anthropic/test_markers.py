@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import isthmus
 from isthmus.adapters.anthropic.codec import MessagesCodec
-from isthmus.adapters.anthropic.encode import Defaults
+from isthmus.adapters.anthropic.encode import Target
 from isthmus.adapters.anthropic.markers import LIMIT, mark_prompt
 from isthmus.errors import ConfigError
 from isthmus.models.capabilities import ModelCapabilities
@@ -27,7 +27,7 @@ ASK = GenerateContext(brief="Be brief.", messages=({"role": "user", "content": "
 
 def sent(ctx: GenerateContext, **defaults: Any) -> tuple[dict[str, Any], list[str]]:
     """The body that is sent with markers on, and the details of its notes."""
-    made = MessagesCodec("m", Defaults(cache_markers=True, **defaults)).encode(ctx, stream=False)
+    made = MessagesCodec("m", Target(cache_markers=True, **defaults)).encode(ctx, stream=False)
     return json.loads(made.call.body), [note.detail for note in made.notes]
 
 

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from isthmus.adapters.anthropic.codec import MessagesCodec
@@ -192,6 +192,7 @@ def test_a_result_block_without_its_call_is_refused() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(TURNS | MESSAGES, max_size=3))
+@example([user([{"type": "tool_result", "tool_use_id": [], "content": None, "output": None, "source": {"data": ""}}])])
 def test_any_history_is_sent_or_refused_in_words(messages: list[Any]) -> None:
     """F22: whatever the parts, the request is made without our bookkeeping or refused by place; nothing is changed."""
     before, refused = copy.deepcopy(messages), "messages"

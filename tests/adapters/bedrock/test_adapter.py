@@ -12,12 +12,11 @@ from time import monotonic
 
 import pytest
 
-from isthmus.adapters.anthropic.encode import MAX_TOKENS
 from isthmus.adapters.base import load_adapter
 from isthmus.adapters.bedrock import BedrockAdapter
 from isthmus.adapters.bedrock.codec import ConverseCodec, InvokeCodec
 from isthmus.errors import ConfigError, CredentialsError, IsthmusError, ProtocolError, TransientError, UnavailableError
-from isthmus.models.contract import GenerateContext
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext
 from isthmus.models.fold import consume_stream
 from support.anthropic_fold import user
 from support.bedrock_kit import document, reply, served, stop, stream, tail, text
@@ -67,7 +66,7 @@ async def test_anthropics_models_go_by_invoke_model():
         body = json.loads(server.requests[0].body)
         assert server.requests[0].path == "/model/us.anthropic.claude-sonnet-5/invoke"
         assert (body["anthropic_version"], body["anthropic_beta"]) == ("bedrock-2023-05-31", ["b-1"])
-        assert (body["max_tokens"], {"model", "stream"} & body.keys()) == (MAX_TOKENS, set())
+        assert (body["max_tokens"], {"model", "stream"} & body.keys()) == (DEFAULT_CEILING, set())
         assert adapter.codec.dialect == "anthropic-messages"
 
 

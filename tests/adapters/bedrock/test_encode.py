@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from isthmus.adapters.anthropic.encode import Defaults
+from isthmus.adapters.anthropic.encode import Target
 from isthmus.adapters.bedrock.codec import ConverseCodec
 from isthmus.errors import InvalidRequestError
 from isthmus.models.capabilities import ModelCapabilities
@@ -353,7 +353,7 @@ def test_effort_by_vendor():
     """Effort is outputConfig's; Anthropic's models by Converse think adaptively too; off sends nothing elsewhere."""
     assert request(user(), effort="high")[0]["outputConfig"] == {"effort": "high"}
     assert "outputConfig" not in request(user(), effort="off")[0]
-    codec = ConverseCodec("us.anthropic.m", Defaults(capabilities=ModelCapabilities(thinking_default_on=True)))
+    codec = ConverseCodec("us.anthropic.m", Target(capabilities=ModelCapabilities(thinking_default_on=True)))
     body, made = request(user(), codec=codec, effort="low", tools=(ADD,), tool_choice="required")
     assert body["additionalModelRequestFields"] == {"thinking": {"type": "adaptive"}}
     assert body["outputConfig"] == {"effort": "low"}
@@ -383,8 +383,8 @@ def test_the_models_ceiling_and_its_thinking_are_followed_by_converse():
     """`max_output_tokens` lowers what any vendor's model is asked for; without adaptive thinking no effort is sent."""
     caps = ModelCapabilities(max_output_tokens=5000, adaptive_thinking=False)
     for model in ("amazon.m", "anthropic.m"):
-        codec = ConverseCodec(model, Defaults(effort="high", capabilities=caps))
-        body, made = request({"role": "user", "content": "q"}, codec=codec)
+        codec = ConverseCodec(model, Target(capabilities=caps))
+        body, made = request({"role": "user", "content": "q"}, codec=codec, effort="high")
         assert body["inferenceConfig"] == {"maxTokens": 5000}
         assert not {"outputConfig", "additionalModelRequestFields"} & body.keys()
         assert "parameter-changed" in codes(made)

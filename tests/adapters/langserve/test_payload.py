@@ -230,6 +230,15 @@ def test_options_are_members_of_the_body() -> None:
     assert [str(note.code) for note in request.notes] == ["parameter-changed"]
 
 
+def test_an_option_that_changes_a_member_of_a_table_is_noted() -> None:
+    """Whatever gives way is listed, deep in a table too; the way of calling is no member of the body."""
+    ctx = GenerateContext(messages=(ASK,), options={"kwargs": {"max_tokens": 4}, "stream": True})
+    request = adapter(max_tokens=5).codec.encode(ctx, stream=False)
+    body = json.loads(request.call.body)
+    assert (body["kwargs"], "stream" in body) == ({"max_tokens": 4}, False)
+    assert [str(note.code) for note in request.notes] == ["parameter-changed", "parameter-dropped"]
+
+
 def test_settings_without_a_place_are_noted_or_refused() -> None:
     """A temperature has no place that every runnable knows: it is noted, or an error where the request says so."""
     ctx = GenerateContext(messages=(ASK,), temperature=0.5)

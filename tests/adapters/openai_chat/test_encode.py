@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from isthmus.adapters.openai_chat import OpenAIChatAdapter
 from isthmus.adapters.openai_chat.codec import ChatCodec
 from isthmus.adapters.openai_chat.server import OPENAI
 from isthmus.errors import InvalidRequestError
@@ -44,7 +45,8 @@ class Form:
 
 
 def _body(ctx: GenerateContext, *, stream: bool = False, **settings: Any) -> dict[str, Any]:
-    body: dict[str, Any] = loads(ChatCodec("m", **settings).encode(ctx, stream=stream).call.body)
+    adapter = OpenAIChatAdapter("m", api_key="k", **settings)
+    body: dict[str, Any] = loads(adapter._encode(ctx, stream=stream).call.body)
     return body
 
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from isthmus.adapters.openai_responses import OpenAIResponsesAdapter
 from isthmus.adapters.openai_responses.codec import ResponsesCodec
 from isthmus.adapters.registry import load_adapter, provider_of
 from isthmus.models.contract import GenerateContext, ToolSpec
@@ -19,8 +20,8 @@ CTX = GenerateContext(messages=({"role": "user", "content": "Hi"},))
 
 def test_streamed_and_whole_requests_differ_in_one_member() -> None:
     """One builder makes both (F16)."""
-    codec = ResponsesCodec("m", system="Be brief.", effort="low", temperature=0.5)
-    one, other = codec.encode(CTX, stream=True).call, codec.encode(CTX, stream=False).call
+    adapter = OpenAIResponsesAdapter("m", api_key="k", system="Be brief.", effort="low", temperature=0.5)
+    one, other = adapter._encode(CTX, stream=True).call, adapter._encode(CTX, stream=False).call
     assert (one.method, one.path, one.stream, other.stream) == ("POST", "/responses", True, False)
     assert json.loads(one.body) == {**json.loads(other.body), "stream": True}
     assert json.loads(other.body)["instructions"] == "Be brief."
@@ -28,9 +29,9 @@ def test_streamed_and_whole_requests_differ_in_one_member() -> None:
 
 def test_the_contexts_own_settings_come_first() -> None:
     """The adapter's are for where the request says nothing."""
-    codec = ResponsesCodec("m", system="A", effort="low", temperature=0.5, max_tokens=9)
+    adapter = OpenAIResponsesAdapter("m", api_key="k", system="A", effort="low", temperature=0.5, max_tokens=9)
     ctx = GenerateContext(brief="B", effort="high", temperature=0.0, max_output_tokens=5)
-    sent = json.loads(codec.encode(ctx, stream=False).call.body)
+    sent = json.loads(adapter._encode(ctx, stream=False).call.body)
     assert sent["instructions"] == "B"
     assert sent["reasoning"] == {"effort": "high"}
     assert sent["temperature"] == 0.0

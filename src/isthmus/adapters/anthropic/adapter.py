@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from isthmus.adapters.anthropic.codec import MessagesCodec
-from isthmus.adapters.anthropic.encode import MAX_TOKENS, Defaults
+from isthmus.adapters.anthropic.encode import Target
 from isthmus.adapters.anthropic.markers import check_ttl
 from isthmus.adapters.anthropic.modelsapi import ModelLookup
 from isthmus.adapters.anthropic.server import ANTHROPIC, MessagesServer
@@ -17,7 +17,7 @@ from isthmus.adapters.base import ModelCapabilities
 from isthmus.adapters.codec import Request, Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.models.batches import BatchSource
-from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext, Timeouts
 from isthmus.models.events import Event
 from isthmus.transport.http import HttpTransport
 from isthmus.wire.call import WireCall
@@ -79,20 +79,12 @@ class AnthropicAdapter(WireAdapter):
         self.supports = server.supported(type(self).supports)
         self.model = model
         self.system = system or ""
-        self.max_tokens = int(max_tokens or MAX_TOKENS)
+        self.max_tokens = int(max_tokens or DEFAULT_CEILING)
         self.effort = effort
         self.timeouts = timeouts
         self._model_limits = dict(model_limits or {})
         self._server = server
-        defaults = Defaults(
-            max_tokens=self.max_tokens,
-            effort=effort,
-            system=self.system,
-            capabilities=server.capabilities(model, model_limits),
-            model=model,
-            cache_markers=cache_markers,
-            cache_ttl=check_ttl(cache_ttl),
-        )
+        target = Target(model=model, cache_markers=cache_markers, cache_ttl=check_ttl(cache_ttl))
         keys = server.keys(
             url,
             trusted=base_url_trusted,
@@ -101,7 +93,7 @@ class AnthropicAdapter(WireAdapter):
             api_key_command=api_key_command,
             api_key_ttl_ms=int(api_key_ttl_ms),
         )
-        codec = MessagesCodec(model, defaults, betas=betas, server=server, base_url=url)
+        codec = MessagesCodec(model, target, betas=betas, server=server, base_url=url)
         self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
         self._lookup: ModelLookup | None = None
         if transport is None and server.models_path and (base_url_trusted or server.is_home(url)):
@@ -130,9 +122,6 @@ class AnthropicAdapter(WireAdapter):
         url = self._url(Request(WireCall(path=path)))
         version = {"anthropic-version": server.version}
         return ModelLookup(url, version, transport=self.transport, keys=self.keys)
-
-    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
-        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())
 
     def _batches(self, ctx: GenerateContext, *, stream: bool) -> BatchSource:
         batches = super()._batches(ctx, stream=stream)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isthmus.adapters.anthropic.decode import MessagesDecoder
-from isthmus.adapters.anthropic.encode import Defaults, build_body
-from isthmus.adapters.anthropic.names import wire_name
+from isthmus.adapters.anthropic.encode import Target, build_body
+from isthmus.adapters.anthropic.names import SCHEMAS
 from isthmus.adapters.anthropic.reply import DIALECT
 from isthmus.adapters.anthropic.server import ANTHROPIC, MessagesServer
 from isthmus.adapters.classify import classify_reply
@@ -14,6 +14,7 @@ from isthmus.adapters.codec import Request
 from isthmus.errors import TierError
 from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext
+from isthmus.models.declare import SentNames
 from isthmus.models.messages import sendable
 from isthmus.wire.call import WireCall, WireReply
 
@@ -23,7 +24,7 @@ class MessagesCodec:
 
     Args:
         model: the model's id.
-        defaults: what stands where a context says nothing.
+        target: what is known of the model, and how its prompts are marked.
         betas: beta features to ask for, e.g. "files-api-2025-04-14".
         server: the host, which says where the model and the version of the API stand.
         base_url: where it is, as far as that decides the path; not kept.
@@ -34,21 +35,20 @@ class MessagesCodec:
     def __init__(
         self,
         model: str,
-        defaults: Defaults | None = None,
+        target: Target | None = None,
         *,
         betas: Sequence[str] = (),
         server: MessagesServer = ANTHROPIC,
         base_url: str = "",
     ) -> None:
         self.model = model
-        self._defaults = defaults or Defaults()
+        self._target = target or Target()
         self._body_version = server.body_version
         self._paths = {stream: server.route(model, base_url, stream=stream) for stream in (False, True)}
         self._headers = {} if server.body_version else {"anthropic-version": server.version}
         if betas:
             self._headers["anthropic-beta"] = ",".join(betas)
-        # The inverse of `wire_name` for the names met so far: the same for every call, so calls may share it.
-        self._names: dict[str, str] = {}
+        self._names = SentNames(SCHEMAS)
 
     def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; equal contexts give equal bytes.
@@ -56,16 +56,13 @@ class MessagesCodec:
         Args:
             ctx: what to ask.
             stream: whether to ask for a stream.
-            capabilities: what the model can do; None leaves it to the defaults.
+            capabilities: what the model can do; None leaves it to the target.
 
         Raises:
             InvalidRequestError: something in it cannot be said to this API; names it.
         """
-        for spec in ctx.tools:
-            sent = wire_name(spec.name)
-            if sent != spec.name:
-                self._names[sent] = spec.name
-        body, notes = build_body(ctx, self._defaults.knowing(capabilities))
+        self._names.learn(ctx.tools)
+        body, notes = build_body(ctx, self._target.knowing(capabilities))
         version = self._body_version
         lead = {"anthropic_version": version} if version else {"model": self.model}
         whole = {**lead, **body, "stream": True} if stream else {**lead, **body}

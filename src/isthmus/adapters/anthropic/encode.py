@@ -10,33 +10,26 @@ from isthmus.adapters.anthropic.markers import mark_prompt, sorted_tools
 from isthmus.adapters.anthropic.names import SCHEMAS, wire_name
 from isthmus.adapters.anthropic.turns import Transcript
 from isthmus.errors import InvalidRequestError
-from isthmus.models.capabilities import OFF, ModelCapabilities, apply_thinking, lowered, within
-from isthmus.models.contract import GenerateContext
+from isthmus.models.capabilities import OFF, ModelCapabilities, apply_thinking, lowered, unsupported, within
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.events import Note, NoteCode
+from isthmus.models.options import put_options
 from isthmus.models.reshape import normalise
 from isthmus.models.strategy import ask_for
 
-MAX_TOKENS = 8192
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Defaults:
-    """What stands where a context says nothing.
+class Target:
+    """What is known of the model that is asked, and how its prompts are marked.
 
     Args:
-        max_tokens: ceiling of a reply; falsy means 8192.
-        effort: reasoning effort; None sends nothing, "off" sends what turns it off where a model starts with it on.
-        system: the instructions.
         capabilities: what the model behind the endpoint can do; None where nothing is known.
         model: the model's id, for the log.
         cache_markers: whether to mark what the provider should keep of the prompt, where the model honours that.
         cache_ttl: how long it is kept: "5m", "1h", or "" for the provider's own.
     """
 
-    max_tokens: int | None = None
-    effort: str | None = None
-    system: str = ""
     capabilities: ModelCapabilities | None = None
     model: str = ""
     cache_markers: bool = False
@@ -47,26 +40,27 @@ class Defaults:
         """Whether markers are wanted and honoured."""
         return self.cache_markers and (self.capabilities is None or self.capabilities.cache_markers)
 
-    def knowing(self, capabilities: ModelCapabilities | None) -> Defaults:
+    def knowing(self, capabilities: ModelCapabilities | None) -> Target:
         """The same with what is known of the model now; None changes nothing."""
         return self if capabilities is None else replace(self, capabilities=capabilities)
 
 
-def build_body(ctx: GenerateContext, defaults: Defaults) -> tuple[dict[str, Any], tuple[Note, ...]]:
+def build_body(ctx: GenerateContext, target: Target) -> tuple[dict[str, Any], tuple[Note, ...]]:
     """The request's body, its keys always in the same order, and a note of each thing that was changed.
 
     Args:
-        ctx: the context; never changed.
-        defaults: what stands where it says nothing.
+        ctx: the context; never changed. Without a ceiling 8192 tokens are sent; an effort of None sends nothing, "off"
+            what turns it off where a model starts with it on.
+        target: the model.
 
     Raises:
         InvalidRequestError: something in it cannot be said to this API; names it.
     """
-    ctx, said = _sayable(replace(ctx, brief=ctx.brief or defaults.system))
+    ctx, said = _sayable(ctx)
     history = Transcript(ctx.brief).read(ctx.messages)
     if not history.turns:
         raise InvalidRequestError("messages: nothing to send; this API needs at least one message with content")
-    maker = _Body(ctx, history, defaults)
+    maker = _Body(ctx, history, target)
     body: dict[str, Any] = {"max_tokens": maker.ceiling()}
     if history.system:
         only = history.system[0]
@@ -74,20 +68,14 @@ def build_body(ctx: GenerateContext, defaults: Defaults) -> tuple[dict[str, Any]
         body["system"] = only["text"] if plain else history.system
     body["messages"] = history.turns
     body.update(maker.tools())
-    body.update(maker.thinking(ctx.effort if ctx.effort is not None else defaults.effort))
+    body.update(maker.thinking(ctx.effort))
     body.update(maker.output(body.get("output_config")))
     thinks = maker.thinks(ctx.options.get("thinking", body.get("thinking")))
     body.update(maker.tool_choice("tools" in body, thinks))
     body.update(maker.sampling(thinks))
-    for name, value in ctx.options.items():
-        if name == "stream":
-            maker.note(NoteCode.PARAMETER_DROPPED, "options.stream: the way of calling decides that")
-            continue
-        if name in body and body[name] != value:
-            maker.note(NoteCode.PARAMETER_CHANGED, f"options.{name} stands in place of what was made for it")
-        body[name] = value
-    if defaults.marks:
-        maker.notes += mark_prompt(body, ttl=defaults.cache_ttl)
+    put_options(ctx, body, notes=maker.notes)
+    if target.marks:
+        maker.notes += mark_prompt(body, ttl=target.cache_ttl)
     return body, (*history.notes, *said, *maker.notes)
 
 
@@ -116,24 +104,22 @@ def _tool(each: Declaration) -> dict[str, Any]:
 class _Body:
     """The members of a body beside the history; each method gives those that it owns."""
 
-    def __init__(self, ctx: GenerateContext, history: Transcript, defaults: Defaults) -> None:
+    def __init__(self, ctx: GenerateContext, history: Transcript, target: Target) -> None:
         self._ctx = ctx
         self._history = history
-        self._defaults = defaults
+        self._target = target
         self.notes: list[Note] = []
 
     def note(self, code: NoteCode, detail: str) -> None:
         self.notes.append(Note(code, detail))
 
     def _unsupported(self, detail: str, code: NoteCode = NoteCode.PARAMETER_DROPPED) -> None:
-        if self._ctx.on_unsupported == "error":
-            raise InvalidRequestError(f"{detail} (on_unsupported is 'error')")
-        self.note(code, detail)
+        unsupported(self._ctx, detail, notes=self.notes, code=code)
 
     def tools(self) -> dict[str, Any]:
         if self._ctx.tools:
             tools = [_tool(each) for each in declared(self._ctx.tools, dialect=SCHEMAS, notes=self.notes)]
-            return {"tools": sorted_tools(tools) if self._defaults.marks else tools}
+            return {"tools": sorted_tools(tools) if self._target.marks else tools}
         if self._history.tools and "tools" not in self._ctx.options:
             # The API refuses tool blocks in a history whose tools nobody declares; 2026-11.
             self.note(NoteCode.HISTORY_CHANGED, "tools: the history's own were declared, and none may be used")
@@ -169,19 +155,18 @@ class _Body:
         return {"type": "tool", "name": wire_name(choice)}
 
     def ceiling(self) -> int:
-        """The output ceiling: the context's, else the adapter's, and never more than the model's."""
-        wanted = self._ctx.max_output_tokens or self._defaults.max_tokens or MAX_TOKENS
-        return within(wanted, self._defaults.capabilities, notes=self.notes)
+        """The output ceiling: the context's, and never more than the model's."""
+        return within(self._ctx.max_output_tokens or DEFAULT_CEILING, self._target.capabilities, notes=self.notes)
 
     def thinking(self, effort: str | None) -> dict[str, Any]:
         """Adaptive thinking at a named level, even one that the model may refuse; "off" is what it needs to be off."""
         if effort is None:
             return {}
-        caps = self._defaults.capabilities
+        caps = self._target.capabilities
         if effort.strip().lower() in OFF:
-            made = apply_thinking({}, "off", caps, self._defaults.model)
+            made = apply_thinking({}, "off", caps, self._target.model)
             if "output_config" in made:
-                self.note(NoteCode.PARAMETER_CHANGED, lowered(self._defaults.model))
+                self.note(NoteCode.PARAMETER_CHANGED, lowered(self._target.model))
             return made
         if caps is None or caps.adaptive_thinking:
             return {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
@@ -192,7 +177,7 @@ class _Body:
         """Whether the model will think: because it is asked to, or because it does unless it is told not to."""
         if isinstance(thinking, Mapping):
             return thinking.get("type") not in (None, "disabled")
-        caps = self._defaults.capabilities
+        caps = self._target.capabilities
         return caps is not None and caps.adaptive_thinking and caps.thinking_default_on
 
     def output(self, config: dict[str, Any] | None) -> dict[str, Any]:

@@ -250,8 +250,11 @@ class Transcript:
         last = len(self._order)
 
         def rank(block: dict[str, Any]) -> int:
-            is_result = block["type"] == "tool_result"
-            return self._order.get(block.get("tool_use_id", ""), last) if is_result else last + 1
+            if block["type"] != "tool_result":
+                return last + 1
+            # A block in the dialect's own spelling goes as it is, whatever its id is.
+            call_id = block.get("tool_use_id")
+            return self._order.get(call_id, last) if isinstance(call_id, str) else last
 
         ordered = sorted(blocks, key=rank)
         if any(new is not old for new, old in zip(ordered, blocks, strict=True)):

@@ -7,17 +7,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isthmus.adapters.anthropic.encode import MAX_TOKENS, Defaults
+from isthmus.adapters.anthropic.encode import Target
 from isthmus.adapters.anthropic.families import FAMILIES
 from isthmus.adapters.anthropic.markers import check_ttl
 from isthmus.adapters.base import ModelCapabilities, capabilities_from_limits
 from isthmus.adapters.bedrock.codec import ConverseCodec, InvokeCodec
 from isthmus.adapters.bedrock.keys import VARIABLE, AwsIdentity, AwsKeys
 from isthmus.adapters.bedrock.names import HOSTS, MESSAGES_VENDOR, domain_of, region_of, vendor_of
-from isthmus.adapters.codec import Request, Transport
+from isthmus.adapters.codec import Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.errors import ConfigError
-from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.contract import DEFAULT_CEILING, Timeouts
 from isthmus.secret import Secret
 from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
@@ -94,7 +94,7 @@ class BedrockAdapter(WireAdapter):
     ) -> None:
         self.model = model
         self.system = system or ""
-        self.max_tokens = int(max_tokens or MAX_TOKENS)
+        self.max_tokens = int(max_tokens or DEFAULT_CEILING)
         self.effort, self.timeouts = effort, timeouts
         self._model_limits = dict(model_limits or {})
         identity = _identity(
@@ -114,17 +114,9 @@ class BedrockAdapter(WireAdapter):
             api_key_ttl_ms=int(api_key_ttl_ms),
         )
         keys = AwsKeys(bearer=bearer, identity=identity, base_url_trusted=base_url_trusted)
-        defaults = Defaults(
-            max_tokens=self.max_tokens,
-            effort=effort,
-            system=self.system,
-            capabilities=self.capabilities(),
-            model=model,
-            cache_markers=cache_markers,
-            cache_ttl=check_ttl(cache_ttl),
-        )
+        target = Target(model=model, cache_markers=cache_markers, cache_ttl=check_ttl(cache_ttl))
         invoked = _by_invoke(api, model)
-        codec = InvokeCodec(model, defaults, betas=betas) if invoked else ConverseCodec(model, defaults)
+        codec = InvokeCodec(model, target, betas=betas) if invoked else ConverseCodec(model, target)
         self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
 
     def capabilities(self) -> ModelCapabilities:
@@ -132,9 +124,6 @@ class BedrockAdapter(WireAdapter):
         return capabilities_from_limits(
             self.model, self._model_limits, base=capabilities_from_limits(self.model, FAMILIES)
         )
-
-    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
-        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())
 
 
 def _by_invoke(api: str | None, model: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isthmus.adapters.anthropic.encode import Defaults
+from isthmus.adapters.anthropic.encode import Target
 from isthmus.adapters.anthropic.encode import build_body as messages_body
 from isthmus.adapters.anthropic.names import SCHEMAS as MESSAGES_SCHEMAS
 from isthmus.adapters.anthropic.reply import DIALECT as MESSAGES
@@ -18,7 +18,7 @@ from isthmus.adapters.codec import Decoder, Request
 from isthmus.errors import TierError
 from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext
-from isthmus.models.dialects import legal_name
+from isthmus.models.declare import SentNames
 from isthmus.models.messages import sendable
 from isthmus.wire.call import WireCall, WireReply
 
@@ -28,20 +28,6 @@ VERSION = "bedrock-2023-05-31"
 FRAMING = "eventstream"
 """How streams of Bedrock are framed."""
 _STREAM_TYPE = "application/vnd.amazon.eventstream"
-
-
-class _Names:
-    """The tools' own names by the names they were sent under: the same for every call, so calls may share it."""
-
-    def __init__(self, schemas: str) -> None:
-        self._schemas = schemas
-        self.told: dict[str, str] = {}
-
-    def learn(self, ctx: GenerateContext) -> None:
-        for spec in ctx.tools:
-            sent = legal_name(spec.name, dialect=self._schemas)
-            if sent != spec.name:
-                self.told[sent] = spec.name
 
 
 def _call(model: str, action: str, body: Mapping[str, Any], *, stream: bool) -> WireCall:
@@ -54,19 +40,19 @@ class InvokeCodec:
 
     Args:
         model: the model's id or ARN.
-        defaults: what stands where a context says nothing.
+        target: what is known of the model, and how its prompts are marked.
         betas: beta features to ask for.
     """
 
     dialect = MESSAGES
 
-    def __init__(self, model: str, defaults: Defaults | None = None, *, betas: Sequence[str] = ()) -> None:
+    def __init__(self, model: str, target: Target | None = None, *, betas: Sequence[str] = ()) -> None:
         self.model = model
-        self._defaults = defaults or Defaults()
+        self._target = target or Target()
         self._frame: dict[str, Any] = {"anthropic_version": VERSION}
         if betas:
             self._frame["anthropic_beta"] = list(betas)
-        self._names = _Names(MESSAGES_SCHEMAS)
+        self._names = SentNames(MESSAGES_SCHEMAS)
 
     def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; equal contexts give equal bytes.
@@ -74,19 +60,19 @@ class InvokeCodec:
         Args:
             ctx: what to ask.
             stream: whether to ask for a stream.
-            capabilities: what the model can do; None leaves it to the defaults.
+            capabilities: what the model can do; None leaves it to the target.
 
         Raises:
             InvalidRequestError: something in it cannot be said to this API; names it.
         """
-        self._names.learn(ctx)
-        body, notes = messages_body(ctx, self._defaults.knowing(capabilities))
+        self._names.learn(ctx.tools)
+        body, notes = messages_body(ctx, self._target.knowing(capabilities))
         action = "invoke-with-response-stream" if stream else "invoke"
         return Request(_call(self.model, action, {**self._frame, **body}, stream=stream), notes)
 
     def decoder(self, *, whole: bool) -> Decoder:
         """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""
-        return BedrockDecoder(whole=whole, names=self._names.told)
+        return BedrockDecoder(whole=whole, names=self._names)
 
     def classify(self, reply: WireReply) -> TierError:
         """The error that a reply with a status other than 2xx stands for."""
@@ -98,16 +84,16 @@ class ConverseCodec:
 
     Args:
         model: the model's id or ARN.
-        defaults: what stands where a context says nothing.
+        target: what is known of the model, and how its prompts are marked.
     """
 
     dialect = DIALECT
 
-    def __init__(self, model: str, defaults: Defaults | None = None) -> None:
+    def __init__(self, model: str, target: Target | None = None) -> None:
         self.model = model
-        self._defaults = defaults or Defaults()
+        self._target = target or Target()
         self._vendor = vendor_of(model)
-        self._names = _Names(SCHEMAS)
+        self._names = SentNames(SCHEMAS)
 
     def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; equal contexts give equal bytes.
@@ -115,19 +101,19 @@ class ConverseCodec:
         Args:
             ctx: what to ask.
             stream: whether to ask for a stream.
-            capabilities: what the model can do; None leaves it to the defaults.
+            capabilities: what the model can do; None leaves it to the target.
 
         Raises:
             InvalidRequestError: something in it cannot be said to this API; names it.
         """
-        self._names.learn(ctx)
-        body, notes = converse_body(ctx, self._defaults.knowing(capabilities), vendor=self._vendor, model=self.model)
+        self._names.learn(ctx.tools)
+        body, notes = converse_body(ctx, self._target.knowing(capabilities), vendor=self._vendor, model=self.model)
         action = "converse-stream" if stream else "converse"
         return Request(_call(self.model, action, body, stream=stream), notes)
 
     def decoder(self, *, whole: bool) -> Decoder:
         """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""
-        return BedrockDecoder(whole=whole, names=self._names.told)
+        return BedrockDecoder(whole=whole, names=self._names)
 
     def classify(self, reply: WireReply) -> TierError:
         """The error that a reply with a status other than 2xx stands for."""

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from isthmus.adapters.anthropic.encode import MAX_TOKENS, Defaults
+from isthmus.adapters.anthropic.encode import Target
 from isthmus.adapters.bedrock.names import MESSAGES_VENDOR, SCHEMAS
 from isthmus.adapters.bedrock.points import place_points
 from isthmus.adapters.bedrock.turns import ConverseTranscript
 from isthmus.errors import InvalidRequestError
-from isthmus.models.capabilities import EFFORTS, OFF, ModelCapabilities, apply_thinking, lowered, within
-from isthmus.models.contract import GenerateContext
+from isthmus.models.capabilities import EFFORTS, OFF, ModelCapabilities, apply_thinking, lowered, unsupported, within
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.dialects import legal_name
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import dumps
+from isthmus.models.options import put_options
 from isthmus.models.reshape import normalise
 
 _EXTRA = "additionalModelRequestFields"
@@ -24,39 +25,38 @@ _MERGED = ("inferenceConfig", "outputConfig", _EXTRA)
 
 
 def build_body(
-    ctx: GenerateContext, defaults: Defaults, *, vendor: str, model: str
+    ctx: GenerateContext, target: Target, *, vendor: str, model: str
 ) -> tuple[dict[str, Any], tuple[Note, ...]]:
     """The request's body, its keys always in the same order, and a note of each thing that was changed.
 
     Args:
         ctx: the context; never changed.
-        defaults: what stands where it says nothing.
+        target: what is known of the model, and how its prompts are marked.
         vendor: whose model it is, "" where unknown.
         model: its id.
 
     Raises:
         InvalidRequestError: something in it cannot be said to this API; names it.
     """
-    history = ConverseTranscript(ctx.brief or defaults.system, takes_messages=vendor == MESSAGES_VENDOR)
+    history = ConverseTranscript(ctx.brief, takes_messages=vendor == MESSAGES_VENDOR)
     history.read(ctx.messages)
     system, turns = history.converse()
     maker = _Body(ctx, tuple(history.tools))
     body: dict[str, Any] = {"messages": turns}
     if system:
         body["system"] = system
-    effort = ctx.effort if ctx.effort is not None else defaults.effort
-    thinking, level = _thinking(effort, defaults.capabilities, vendor=vendor, model=model)
-    maker.check_effort(effort, defaults.capabilities, said=level, model=model)
-    body["inferenceConfig"] = maker.inference(defaults.max_tokens or MAX_TOKENS, defaults.capabilities)
+    thinking, level = _thinking(ctx.effort, target.capabilities, vendor=vendor, model=model)
+    maker.check_effort(ctx.effort, target.capabilities, said=level, model=model)
+    body["inferenceConfig"] = maker.inference(target.capabilities)
     body.update(maker.tools(_thinks(ctx.options.get(_EXTRA)) or _thinks(thinking)))
     output = {**maker.output(), **level}
     if output:
         body["outputConfig"] = output
     if thinking:
         body[_EXTRA] = thinking
-    maker.take_options(body)
+    put_options(ctx, body, notes=maker.notes, merged=_MERGED)
     # Other vendors' models refuse points, or keep prompts by themselves.
-    points = place_points(body, ttl=defaults.cache_ttl) if defaults.marks and vendor == MESSAGES_VENDOR else []
+    points = place_points(body, ttl=target.cache_ttl) if target.marks and vendor == MESSAGES_VENDOR else []
     return body, (*history.notes, *maker.notes, *points)
 
 
@@ -93,9 +93,7 @@ class _Body:
         self.notes.append(Note(code, detail))
 
     def _unsupported(self, detail: str, code: NoteCode = NoteCode.PARAMETER_DROPPED) -> None:
-        if self._ctx.on_unsupported == "error":
-            raise InvalidRequestError(f"{detail} (on_unsupported is 'error')")
-        self._note(detail, code)
+        unsupported(self._ctx, detail, notes=self.notes, code=code)
 
     def check_effort(
         self, effort: str | None, capabilities: ModelCapabilities | None, *, said: Mapping[str, Any], model: str
@@ -107,9 +105,11 @@ class _Body:
         if level not in OFF and capabilities is not None and not capabilities.adaptive_thinking:
             self._unsupported(f"effort {effort!r} was left out: this endpoint takes none")
 
-    def inference(self, ceiling: int, capabilities: ModelCapabilities | None) -> dict[str, Any]:
+    def inference(self, capabilities: ModelCapabilities | None) -> dict[str, Any]:
         ctx = self._ctx
-        made: dict[str, Any] = {"maxTokens": within(ctx.max_output_tokens or ceiling, capabilities, notes=self.notes)}
+        made: dict[str, Any] = {
+            "maxTokens": within(ctx.max_output_tokens or DEFAULT_CEILING, capabilities, notes=self.notes)
+        }
         if ctx.temperature is not None:
             made["temperature"] = ctx.temperature
         if ctx.top_p is not None:
@@ -171,18 +171,6 @@ class _Body:
             self._note(f"output: {made.report.summary()}")
         schema = {"name": form.name(), "schema": dumps(made.schema).decode()}
         return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
-
-    def take_options(self, body: dict[str, Any]) -> None:
-        for name, value in self._ctx.options.items():
-            held = body.get(name)
-            if name in _MERGED and isinstance(held, Mapping) and isinstance(value, Mapping):
-                body[name] = {**held, **value}
-                changed = [key for key in value if key in held and held[key] != value[key]]
-            else:
-                body[name] = value
-                changed = [name] if held is not None and held != value else []
-            if changed:
-                self._note(f"options.{name}: {', '.join(changed)} stands in place of what was made for it")
 
 
 _CHOICES: Mapping[str, str] = {"auto": "auto", "required": "any"}

@@ -11,11 +11,13 @@ from isthmus.adapters.classify import classify_reply
 from isthmus.adapters.codec import Request
 from isthmus.adapters.langserve.decode import LangServeDecoder, Parse
 from isthmus.adapters.langserve.payload import DIALECT, Asked
-from isthmus.adapters.render import Turns, chat_messages, fresh, tool_dicts
+from isthmus.adapters.render import Turns, chat_messages, tool_dicts
 from isthmus.errors import AdapterError, TierError
+from isthmus.models.capabilities import ModelCapabilities
 from isthmus.models.contract import GenerateContext
-from isthmus.models.events import Note, NoteCode
+from isthmus.models.events import Note
 from isthmus.models.messages import sendable
+from isthmus.models.options import put_options
 from isthmus.wire.call import WireCall, WireReply
 
 
@@ -46,8 +48,13 @@ class LangServeCodec:
     def __init__(self, hooks: Any) -> None:
         self._hooks = hooks
 
-    def encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
+    def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; the context is never changed.
+
+        Args:
+            ctx: what to ask.
+            stream: whether to ask for a stream.
+            capabilities: not used: the hooks ask the adapter.
 
         Raises:
             InvalidRequestError: a message has no form here, or a setting that must not be left out has no place.
@@ -65,7 +72,8 @@ class LangServeCodec:
         if not isinstance(payload, Mapping):
             raise AdapterError(f"{type(target).__name__}._build_payload must return a dict, not {payload!r:.80}")
         streamed = stream and self._hooks.streams
-        body = _with_options(payload, ctx.options, notes)
+        body = dict(payload)
+        put_options(ctx, body, notes=notes, merged=body)
         path = "/stream_events" if streamed else "/invoke"
         return Request(WireCall(path=path, body=sendable(body), stream=streamed), tuple(dict.fromkeys(notes)))
 
@@ -86,16 +94,3 @@ def _now(work: Coroutine[Any, Any, Any]) -> Any:
         return done.value
     work.close()
     raise AdapterError("make_tool_turn of this adapter must not wait for anything: write it as a plain method")
-
-
-def _with_options(payload: Mapping[str, Any], options: Mapping[str, Any], notes: list[Note]) -> dict[str, Any]:
-    """The body with the caller's own members: tables are merged, all else stands in place of what was made."""
-    body = dict(payload)
-    for key, value in options.items():
-        made = body.get(key)
-        if isinstance(made, Mapping) and isinstance(value, Mapping):
-            value = {**made, **value}
-        elif made is not None and made != value:
-            notes.append(Note(NoteCode.PARAMETER_CHANGED, f"options.{key} stands in place of what was made for it"))
-        body[key] = fresh(value)
-    return body

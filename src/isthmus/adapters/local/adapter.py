@@ -19,7 +19,7 @@ from isthmus.adapters.openai_chat.codec import ChatCodec
 from isthmus.adapters.openai_chat.server import ChatServer
 from isthmus.errors import ConfigError, MissingDependencyError
 from isthmus.models.capabilities import ModelCapabilities
-from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.contract import Timeouts
 from isthmus.transport.credentials import KeyScheme, KeySource
 from isthmus.transport.http import HttpTransport
 
@@ -90,7 +90,7 @@ class LocalAdapter(WireAdapter):
             template=_template() if own else "",
         )
         self._lease: Lease | None = None
-        codec = ChatCodec(self.model, max_tokens=self.max_tokens, system=system, server=_SERVER)
+        codec = ChatCodec(self.model, server=_SERVER)
         self._wire(codec, HttpTransport(trust_env=False), KeySource(), "")
 
     def capabilities(self) -> ModelCapabilities:
@@ -102,9 +102,6 @@ class LocalAdapter(WireAdapter):
             thinking_disable=False,
             cache_markers=False,
         )
-
-    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
-        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())
 
     def diagnose(self) -> Iterator[str]:
         """One line on where the weights are, without fetching them."""

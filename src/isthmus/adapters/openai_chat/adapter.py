@@ -7,13 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from isthmus.adapters.codec import Request, Transport
+from isthmus.adapters.codec import Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.adapters.openai_chat.codec import ChatCodec
-from isthmus.adapters.openai_chat.encode import DEFAULT_CEILING
 from isthmus.adapters.openai_chat.server import OPENAI, ChatServer
 from isthmus.models.capabilities import ModelCapabilities
-from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.contract import DEFAULT_CEILING, Timeouts
 from isthmus.transport.http import HttpTransport
 
 
@@ -82,15 +81,7 @@ class OpenAIChatAdapter(WireAdapter):
             api_key_command=api_key_command,
             api_key_ttl_ms=api_key_ttl_ms,
         )
-        codec = ChatCodec(
-            model,
-            max_tokens=self.max_tokens,
-            system=system,
-            effort=effort,
-            temperature=temperature,
-            server=replace(server, ceiling_key=ceiling_key or server.ceiling_key),
-            base_url=url,
-        )
+        codec = ChatCodec(model, server=replace(server, ceiling_key=ceiling_key or server.ceiling_key), base_url=url)
         self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
 
     @classmethod
@@ -109,6 +100,3 @@ class OpenAIChatAdapter(WireAdapter):
     def capabilities(self) -> ModelCapabilities:
         """What the model can do: the table of limits, else what is known of its family."""
         return self._server.capabilities(self.model, self._model_limits)
-
-    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
-        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())

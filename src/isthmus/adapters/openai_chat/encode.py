@@ -10,14 +10,14 @@ from isthmus.adapters.openai_chat.reply import DIALECT
 from isthmus.adapters.openai_chat.server import ChatServer
 from isthmus.errors import InvalidRequestError
 from isthmus.models.capabilities import ModelCapabilities, effort_sent, unsupported, within
-from isthmus.models.contract import GenerateContext, OutputForm, ToolSpec
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext, OutputForm, ToolSpec
 from isthmus.models.declare import Declaration, declared
 from isthmus.models.dialects import legal_name
 from isthmus.models.events import Note, NoteCode
+from isthmus.models.options import put_options
 from isthmus.models.reshape import normalise
 from isthmus.models.strictness import conforms
 
-DEFAULT_CEILING = 8192
 SCHEMAS = "openai-strict"
 
 _CEILINGS = frozenset(("max_tokens", "max_completion_tokens"))
@@ -118,7 +118,6 @@ def request_body(
     server: ChatServer,
     *,
     model: str,
-    ceiling: int,
     stream: bool,
     capabilities: ModelCapabilities | None = None,
 ) -> tuple[dict[str, Any], list[Note]]:
@@ -128,7 +127,6 @@ def request_body(
         ctx: what to ask; never changed.
         server: whose habits to follow.
         model: the model's id.
-        ceiling: the output ceiling where the context has none.
         stream: whether to ask for a stream.
         capabilities: what the model can do; None where nothing is known.
 
@@ -141,7 +139,7 @@ def request_body(
     body: dict[str, Any] = {"model": model, "messages": [*lead, *messages]}
     _tools(ctx, body, notes)
     if _CEILINGS.isdisjoint(ctx.options):
-        body[server.ceiling_key] = within(ctx.max_output_tokens or ceiling, capabilities, notes=notes)
+        body[server.ceiling_key] = within(ctx.max_output_tokens or DEFAULT_CEILING, capabilities, notes=notes)
     if ctx.output is not None:
         _output(ctx.output, body, notes)
     body.update(_effort(effort_sent(ctx, capabilities, model=model, notes=notes), server))
@@ -150,12 +148,5 @@ def request_body(
         body["stream"] = True
         if server.stream_usage:
             body["stream_options"] = {"include_usage": True}
-    for key, value in ctx.options.items():
-        if key == "stream":
-            notes.append(Note(NoteCode.PARAMETER_DROPPED, "options.stream: the way of calling decides that"))
-        else:
-            if key in body and body[key] != value:
-                detail = f"options.{key} stands in place of what was made for it"
-                notes.append(Note(NoteCode.PARAMETER_CHANGED, detail))
-            body[key] = value
+    put_options(ctx, body, notes=notes)
     return body, notes

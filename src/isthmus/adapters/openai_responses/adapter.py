@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from isthmus.adapters.codec import Request, Transport
+from isthmus.adapters.codec import Transport
 from isthmus.adapters.drive import WireAdapter
 from isthmus.adapters.endpoint import Endpoint
 from isthmus.adapters.openai_chat.server import OPENAI
 from isthmus.adapters.openai_responses.codec import ResponsesCodec
-from isthmus.adapters.openai_responses.encode import DEFAULT_CEILING
 from isthmus.models.capabilities import ModelCapabilities
-from isthmus.models.contract import GenerateContext, Timeouts
+from isthmus.models.contract import DEFAULT_CEILING, Timeouts
 from isthmus.transport.http import HttpTransport
 
 # The same host, keys and models as in the older dialect.
@@ -84,12 +83,8 @@ class OpenAIResponsesAdapter(WireAdapter):
             api_key_command=api_key_command,
             api_key_ttl_ms=api_key_ttl_ms,
         )
-        codec = ResponsesCodec(model, max_tokens=self.max_tokens, system=system, effort=effort, temperature=temperature)
-        self._wire(codec, transport or HttpTransport(timeouts=timeouts), keys, url)
+        self._wire(ResponsesCodec(model), transport or HttpTransport(timeouts=timeouts), keys, url)
 
     def capabilities(self) -> ModelCapabilities:
         """What the model can do: the table of limits, else what is known of its family."""
         return _SERVER.capabilities(self.model, self._model_limits)
-
-    def _encode(self, ctx: GenerateContext, *, stream: bool) -> Request:
-        return self.codec.encode(ctx, stream=stream, capabilities=self.capabilities())

@@ -297,7 +297,7 @@ class ResponsesClient(Model[ModelResponse]):
             plain = loads(sendable(body))
         except (TypeError, RecursionError) as error:
             raise no_json_form(error) from error
-        self._codec.learn(ctx)
+        self._codec.names.learn(ctx.tools)
         names = {legal_name(spec.name, dialect=SCHEMAS) for spec in ctx.tools if spec.name in self._async_tools}
         for tool in plain.get("tools", ()):
             if tool.get("name") in names:

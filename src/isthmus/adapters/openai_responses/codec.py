@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from isthmus.adapters.classify import classify_reply
 from isthmus.adapters.codec import Request
 from isthmus.adapters.openai_responses.decode import ResponsesDecoder
-from isthmus.adapters.openai_responses.encode import DEFAULT_CEILING, request_body
+from isthmus.adapters.openai_responses.encode import request_body
 from isthmus.adapters.openai_responses.tools import SCHEMAS
 from isthmus.errors import TierError
 from isthmus.models.capabilities import ModelCapabilities
-from isthmus.models.contract import GenerateContext
-from isthmus.models.dialects import legal_name
+from isthmus.models.contract import DEFAULT_CEILING, GenerateContext
+from isthmus.models.declare import SentNames
 from isthmus.models.messages import sendable
 from isthmus.models.neutral import NATIVE_DIALECT
 from isthmus.wire.call import WireCall, WireReply
@@ -25,61 +23,33 @@ class ResponsesCodec:
 
     Args:
         model: the model's id, sent as it is.
-        max_tokens: the output ceiling where the context has none; 0 or None means 8192.
-        system: the brief where the context has none.
-        effort: reasoning effort where the context has none; "off" sends what turns it off, where a model needs that.
-        temperature: sampling temperature where the context has none.
     """
 
     dialect = NATIVE_DIALECT
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        max_tokens: int | None = None,
-        system: str = "",
-        effort: str | None = None,
-        temperature: float | None = None,
-    ) -> None:
+    def __init__(self, model: str) -> None:
         self.model = model
-        self._ceiling = max_tokens or DEFAULT_CEILING
-        self._system, self._effort, self._temperature = system, effort, temperature
-        # The inverse of the names sent so far: the same for every call, so calls may share it.
-        self._names: dict[str, str] = {}
+        self.names = SentNames(SCHEMAS)
 
     def encode(self, ctx: GenerateContext, *, stream: bool, capabilities: ModelCapabilities | None = None) -> Request:
         """The request for a context; the context is never changed.
 
         Args:
-            ctx: what to ask.
+            ctx: what to ask; without a ceiling 8192 tokens are sent.
             stream: whether events are asked for.
             capabilities: what the model can do; None where nothing is known.
 
         Raises:
             InvalidRequestError: a message, a tool or the tool choice has no form here; names it.
         """
-        ctx = replace(
-            ctx,
-            brief=ctx.brief or self._system,
-            effort=self._effort if ctx.effort is None else ctx.effort,
-            temperature=self._temperature if ctx.temperature is None else ctx.temperature,
-        )
-        body, notes = request_body(ctx, model=self.model, ceiling=self._ceiling, capabilities=capabilities)
-        self.learn(ctx)
+        body, notes = request_body(ctx, model=self.model, ceiling=DEFAULT_CEILING, capabilities=capabilities)
+        self.names.learn(ctx.tools)
         asked = {**body, "stream": True} if stream else body
         return Request(WireCall(path="/responses", body=sendable(asked), stream=stream), tuple(notes))
 
-    def learn(self, ctx: GenerateContext) -> None:
-        """Remember which of a context's tools are sent under other names."""
-        for spec in ctx.tools:
-            sent = legal_name(spec.name, dialect=SCHEMAS)
-            if sent != spec.name:
-                self._names[sent] = spec.name
-
     def decoder(self, *, whole: bool) -> ResponsesDecoder:
         """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""
-        return ResponsesDecoder(whole=whole, names=self._names)
+        return ResponsesDecoder(whole=whole, names=self.names)
 
     def classify(self, reply: WireReply) -> TierError:
         """The error that a reply with a status other than 2xx stands for."""

@@ -11,10 +11,9 @@ from isthmus.errors import InvalidRequestError
 from isthmus.models.capabilities import ModelCapabilities, effort_sent, unsupported, within
 from isthmus.models.contract import GenerateContext, OutputForm
 from isthmus.models.events import Note, NoteCode
+from isthmus.models.options import put_options
 from isthmus.models.reshape import normalise
 from isthmus.models.strictness import conforms
-
-DEFAULT_CEILING = 8192
 
 _ENCRYPTED = "reasoning.encrypted_content"
 # Read where they are needed, so that they are not passed on a second time.
@@ -51,7 +50,7 @@ def request_body(
     if stateless and "include" not in ctx.options:
         # Without it reasoning could not be shown to the model again.
         body["include"] = [_ENCRYPTED]
-    _options(ctx, body, notes)
+    put_options(ctx, body, notes=notes, read=_READ)
     return body, notes
 
 
@@ -115,14 +114,3 @@ def _sampling(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> 
         value = getattr(ctx, name)
         if value not in (None, ()):
             unsupported(ctx, f"{name}={value!r:.60}: the Responses API has no such setting", notes=notes)
-
-
-def _options(ctx: GenerateContext, body: dict[str, Any], notes: list[Note]) -> None:
-    for key, value in ctx.options.items():
-        if key == "stream":
-            notes.append(Note(NoteCode.PARAMETER_DROPPED, "options.stream: the way of calling decides that"))
-        elif key not in _READ:
-            if key in body and body[key] != value:
-                detail = f"options.{key} stands in place of what was made for it"
-                notes.append(Note(NoteCode.PARAMETER_CHANGED, detail))
-            body[key] = value
