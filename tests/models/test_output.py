@@ -520,3 +520,17 @@ def test_a_reply_without_bottom_does_not_fit(form: Any, depth: int) -> None:
     for text in ('{"a":' * depth + "5" + "}" * depth, '{"a":' + "[" * depth + "]" * depth + "}", '{"a":' * depth):
         with suppress(ValueError):
             OutputSchema(form).validate_json(text)
+
+
+class Measured(BaseModel):
+    """With a number that may be left out."""
+
+    weight: float | None = None
+
+
+@pytest.mark.parametrize("said", ["NaN", "Infinity", "-Infinity", "1e400", "-1E+999"])
+@pytest.mark.parametrize("around", ["{}", "Here it is: {}", "```json\n{}\n```"])
+def test_a_number_that_json_or_a_float_has_not_is_no_value(said: str, around: str) -> None:
+    """Neither an infinity nor nothing in its place."""
+    with pytest.raises(ValueError, match=r"Measured: reply\.weight: must be a number"):
+        OutputSchema(Measured).read(around.format(f'{{"weight": {said}}}'))

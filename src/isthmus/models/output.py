@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from isthmus.errors import OutputDefinitionError
-from isthmus.models.jsontext import dumps, fields, loads
+from isthmus.models.jsontext import dumps, fields, strictly, unsayable
 from isthmus.models.lenient import read_list, read_object, unwrap_members
 from isthmus.models.outputshape import Shape, legal_name, shape_of, shown
 from isthmus.models.reshape import WRAPPED
@@ -172,7 +172,7 @@ class OutputSchema(Generic[T]):
 
     def _read(self, text: str, strict: bool) -> T:
         try:
-            whole = loads(text)
+            whole = strictly(text)
         except (ValueError, RecursionError):
             if strict:
                 raise NoJsonError(f"{self.name()}: the reply is not JSON: {text!r:.80}") from None
@@ -192,6 +192,9 @@ class OutputSchema(Generic[T]):
             found = found if listed is None else listed
         if found is None:
             raise NoJsonError(f"{self.name()}: there is no JSON object in the reply")
+        unsaid = unsayable(found)
+        if unsaid is not None:
+            raise ValueError(f"{self.name()}: reply{unsaid}: must be a number that JSON has and a float holds")
         try:
             return self._fitted(dumps(found), bare=True)
         except ValueError as error:
