@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import struct
+import tracemalloc
 import zlib
 from base64 import b64decode
+from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -82,6 +84,29 @@ def test_a_malformed_message_is_told_after_the_good_ones_before_it():
     for again in (lambda: parser.feed(b""), parser.close):
         with pytest.raises(ProtocolError, match="prelude"):
             again()
+
+
+def test_a_long_message_in_many_pieces_costs_no_more_than_its_length():
+    """F06: the bytes before a piece are not joined again with each piece: 8 MiB so would take seconds."""
+    body, parser = message("chunk", b"x" * (1 << 23)), EventStreamParser()
+    began = process_time()
+    found = [frame for at in range(0, len(body), 2048) for frame in parser.feed(body[at : at + 2048])]
+    assert process_time() - began < 1
+    assert [len(frame.data) for frame in found] == [1 << 23]
+
+
+def test_a_server_that_names_every_event_anew_fills_no_memory():
+    """What is kept of names for speed is bounded, as the messages are."""
+    parser = EventStreamParser()
+    bodies = [message(f"{number:01000}", b"{}") for number in range(2000)]
+    tracemalloc.start()
+    try:
+        for body in bodies:
+            parser.feed(body)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_500_000
 
 
 def test_exceptions_and_errors_are_marked():

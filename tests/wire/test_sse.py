@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
+from time import process_time
 
 import pytest
 from hypothesis import example, given, settings
@@ -160,6 +162,37 @@ def test_an_endless_event_is_refused(limit: int, split: int) -> None:
     for line in (b"data: " + b"x" * 2000, b"data: xxxxxxxx\n" * 300, b'{"a":\n' * 400):
         with pytest.raises(ProtocolError, match=str(limit)):
             read(line, split, limit)
+
+
+def test_what_comes_after_a_lone_event_is_not_lost() -> None:
+    """F06: an event that seems to come alone goes on in the next bytes, or another begins in its own."""
+    parser = SSEParser()
+    pieces = (b"data: {0}\n\n", b"data: {1}\nx\n", b"data: 2\n\n", b"data: {3}\n\nx", b"data: 4\n\n")
+    assert [[frame.data for frame in parser.feed(piece)] for piece in pieces] == [
+        [b"{0}"], [], [b"{1}\n2"], [b"{3}"], [],
+    ]  # fmt: skip
+
+
+def test_a_long_line_in_many_pieces_costs_no_more_than_its_length() -> None:
+    """F06: the bytes before a piece are not read again with each piece: 8 MiB so would take seconds."""
+    parser, began = SSEParser(1 << 24), process_time()
+    parser.feed(b"data: ")
+    assert not [frame for _ in range(4096) for frame in parser.feed(b"x" * 2048)]
+    assert process_time() - began < 1
+    assert len(parser.feed(b"\n\n")[0].data) == 1 << 23
+
+
+def test_a_server_that_names_every_event_anew_fills_no_memory() -> None:
+    """What is kept of names for speed is bounded, as the events are."""
+    parser = SSEParser()
+    tracemalloc.start()
+    try:
+        for number in range(2000):
+            parser.feed(b"event: %01000d\ndata: {}\n\n" % number)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_000_000
 
 
 def test_a_long_stream_of_small_events_is_no_long_event() -> None:

@@ -158,7 +158,9 @@ class WireAdapter(ModelAdapter):
             hooks.emit(hooks.WireChunk(url=clean_url(url), data=body))
         headers = reply.headers if "date" in reply.headers else {**reply.headers, "date": formatdate(usegmt=True)}
         error = self.codec.classify(WireReply(reply.status, headers, body))
-        if reply.status in _NOT_HERE and error.error_class is ErrorClass.INVALID:
+        # AWS names by an exception of its own what is missing: the address was right.
+        named = (error.code or "").endswith("Exception")
+        if reply.status in _NOT_HERE and error.error_class is ErrorClass.INVALID and not named:
             error.message += f" (there is nothing like it at {clean_url(url)}: is base_url right?)"
             error.args = (error.message,)
         return error

@@ -18,7 +18,7 @@ from isthmus.errors import (
 from isthmus.models.events import Finish, Native, Text
 from isthmus.wire.call import Ended
 from isthmus.wire.frame import Frame
-from support.anthropic_fold import codes, decode, delta, folded, head, result, sse, start, stop, tail
+from support.anthropic_fold import codes, decode, delta, folded, head, result, sse, start, stop, tail, whole
 
 HELLO = [
     head(),
@@ -201,6 +201,15 @@ def test_indexes_may_be_missing():
     """Without an index a start opens the next block, and the rest goes to the newest open one."""
     bare = [{key: value for key, value in event.items() if key != "index"} for event in HELLO]
     assert result(*bare).text == "Hello"
+
+
+def test_blocks_without_indexes_are_numbered_as_in_a_whole_reply():
+    """An id that is made up for a call hangs on the number of its block: streamed and whole, it is the same."""
+    block = {"type": "tool_use", "name": "f", "input": {"a": 1}}
+    events = [{"type": "content_block_start", "content_block": block}, {"type": "content_block_stop"}]
+    streamed, once = result(head(), *events, *events, *tail("tool_use")), whole([block, block], "tool_use")
+    assert [call.call_id for call in streamed.calls] == [call.call_id for call in once.calls]
+    assert len(once.calls) == 2
 
 
 def test_pings_and_the_end_mark_of_another_dialect_are_no_events():

@@ -222,7 +222,8 @@ def test_a_signature_that_may_lack_its_end_is_never_kept():
 
 def test_thinking_without_a_signature_is_kept_as_text_of_the_reasoning():
     """F03 row 46: thinking that no signature followed is not lost."""
-    assert result(head(), *thinking(0, "a", "b", signature=""), *tail("max_tokens")).reasoning == "ab"
+    events = decode(sse(head(), *thinking(0, "a", "b", signature=""), *tail("max_tokens")))
+    assert [event for event in events if isinstance(event, Reasoning)] == [Reasoning("a"), Reasoning("b")]
 
 
 def test_a_signature_in_pieces_is_joined_and_a_repeated_one_is_not():
@@ -282,10 +283,11 @@ def test_number_texts_and_strings_of_native_blocks_are_as_they_came():
     block = (
         '{"type":"web_search_tool_result","tool_use_id":"s","content":[{"n":1.10,"e":1E2,"i":12345678901234567890}]}'
     )
-    body = f'{{"type":"message","content":[{block}],"stop_reason":"end_turn"}}'
+    body = f'{{"type":"message","content":[{block},{{"type":"text","text":"\\u00e9"}}],"stop_reason":"end_turn"}}'
     step = folded(decode([Frame(body.encode())], whole=True))
     _, made = sent_back(step)
     assert b'{"n":1.10,"e":1E2,"i":12345678901234567890}' in made.call.body
+    assert b'"text":"\\u00e9"' in made.call.body
 
 
 def test_server_tool_arguments_are_joined_and_give_no_call():

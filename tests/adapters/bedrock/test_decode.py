@@ -232,6 +232,12 @@ def test_ids_that_stand_twice_are_told_apart_and_sent_so():
     assert "call-id-changed" in codes(step)
 
 
+def test_a_whole_call_goes_back_as_it_came():
+    """F03: members that a later version adds beside a call are not lost."""
+    content = [{"text": "a"}, {"text": "b"}, {"toolUse": {"toolUseId": "t", "name": "f", "input": {}}, "signed": "s"}]
+    assert read_whole(document(content, "tool_use")).message.payload == content
+
+
 EXCEPTIONS = {
     "throttlingException": ErrorClass.TRANSIENT,
     "modelStreamErrorException": ErrorClass.TRANSIENT,
@@ -263,6 +269,8 @@ def test_an_event_to_come_is_kept():
     """An event of an unknown type is native, and changes nothing else."""
     step = result(text("x"), stop(), ("hologram", {"a": 1}), *tail())
     assert (step.text, step.native) == ("x", (Native("bedrock-converse", "hologram", {"a": 1}),))
+    alike = ("hologramDelta", {"contentBlockIndex": 0, "delta": {"text": "y"}})
+    assert result(text("x"), alike, stop(), *tail()).text == "x"
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def test_a_body_that_is_no_json_is_shown():
     """F18: an error page's words are the message."""
     error = classify(WireReply(502, {}, b"upstream  is gone"))
     assert (str(error.error_class), error.message) == ("transient", "upstream is gone")
+    assert classify(WireReply(502, {}, b"caf\xe9 is closed")).message == "caf\N{REPLACEMENT CHARACTER} is closed"
 
 
 def test_events_pass_and_exceptions_do_not():

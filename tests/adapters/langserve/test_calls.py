@@ -78,6 +78,17 @@ def test_a_text_output_keeps_the_calls_of_its_model() -> None:
     frames = chain_run(*inner, output="Hi", chunks=("Hi",))
     assert reply(frames, parse=PARSE) == reply(frames)
     assert len(reply(frames).calls) == 1
+    own = reply(frames, parse=lambda output: ("Hi", [], {"input_tokens": 1}))
+    assert own.calls == reply(frames).calls
+    made = reply(frames, parse=lambda output: ("Hi", [ToolCall("own", "g", {})], {}))
+    assert [call.tool for call in made.calls] == ["g"]
+
+
+def test_two_broken_calls_of_one_id_are_two() -> None:
+    """What stands in a whole message is whole: the arguments of one call do not go on in the next."""
+    broken = [{"name": "f", "args": text, "id": "c"} for text in ("{oops", "{again")]
+    step = body(message(invalid_tool_calls=broken, response_metadata=TOOLS))
+    assert [call.arguments for call in step.calls] == ["{oops", "{again"]
 
 
 def test_two_equal_calls_are_two() -> None:

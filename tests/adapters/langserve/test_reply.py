@@ -31,6 +31,11 @@ def test_reasoning_is_read_in_every_spelling(block: dict[str, Any], expected: Re
     assert kept(message([block])) is not None
 
 
+def test_a_block_without_reasoning_tells_none() -> None:
+    """A block that says nothing and is not signed is no event."""
+    assert not list(reasonings(message([{"type": "thinking", "thinking": ""}, {"type": "reasoning", "summary": []}])))
+
+
 def test_reasoning_beside_the_content_is_read() -> None:
     """Older integrations put it into `additional_kwargs`."""
     assert list(reasonings(message("Hi", additional_kwargs={"reasoning_content": "Hm"}))) == [Reasoning("Hm")]

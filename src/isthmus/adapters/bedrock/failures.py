@@ -75,9 +75,9 @@ def _classified(
 ) -> TierError:
     name = named or failure.code or ""
     stands_for = _STATUSES.get(name.lower()) or status or failure.status
-    gone = _NO_MODEL.search(failure.message) is not None and stands_for == 400
+    gone = _NO_MODEL.search(failure.message) is not None and stands_for in (400, 404)
     if gone:
-        # It is told as a fault of the request, yet another model may be there.
+        # It may be told as a fault of the request, yet another model may be there.
         stands_for = 404
     known = replace(failure, code=name or None, kind="model_not_found" if gone else failure.kind)
     error = known.classified(status=stands_for, headers=headers, body=body)
