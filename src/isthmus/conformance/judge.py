@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from isthmus.adapters.render import read_tools
@@ -19,7 +18,7 @@ from isthmus.conformance.reels import opened_cinema
 from isthmus.conformance.report import ERROR, FAIL, PASS, SKIP, Finding, Report, Standing
 from isthmus.conformance.seen import Ask, Seen
 from isthmus.conformance.subject import CannotMake, Subject
-from isthmus.conformance.watch import Heart, elsewhere, staying
+from isthmus.conformance.watch import Hangs, Heart, elsewhere, staying, within
 from isthmus.errors import TierError
 from isthmus.models.contract import ToolSpec
 
@@ -49,6 +48,10 @@ TOOLS: tuple[ToolSpec, ...] = (
 )
 """What is offered where the caller gives no tools."""
 _BUDGET = 12
+_CHOOSING = 4
+"""The part of that which choosing among the recordings may take: a quarter."""
+_TOO_LONG = "each call takes too long"
+_ORDER = {law.id: place for place, law in enumerate(LAWS)}
 
 
 async def conform(
@@ -78,8 +81,7 @@ async def conform(
     """
     report = Report(Subject(adapter, api_key_canary).name)
     ask = Ask(messages or MESSAGES, tuple(read_tools(TOOLS if tools is None else tools)))
-    subject = Subject(adapter, api_key_canary)
-    subject.patience = patience
+    subject = Subject(adapter, api_key_canary, patience=patience)
 
     async def judge(heart: Heart) -> None:
         seen = Seen(subject, ask, told=tools is not None, patience=patience, heart=heart)
@@ -90,7 +92,9 @@ async def conform(
                 return
             async with opened_cinema(subject, recordings) as cinema:
                 seen.kept["cinema"] = cinema
-                await choose(seen)
+                with suppress(Hangs):
+                    # What hangs here hangs under the laws too, and they have most of the time.
+                    await within(choose(seen), _budget(seen) / _CHOOSING)
                 await _judged(seen, report)
 
     started = time.monotonic()
@@ -101,41 +105,68 @@ async def conform(
 
 
 async def _judged(seen: Seen, report: Report) -> None:
-    started = time.monotonic()
+    budget = _budget(seen)
+    until = time.monotonic() + budget
     for law in LAWS:
-        standing, findings = Standing(law.id, PASS), []
-        broken = next((name for name in law.after if report.standing(name) == FAIL), None)
-        unsure = next((name for name in law.after if report.standing(name) == SKIP), None)
-        if broken or (unsure and unsure != law.id):
-            standing = Standing(law.id, SKIP, f"{broken or unsure} comes first")
-        elif time.monotonic() - started > _budget(seen) or (seen.kept.get("blocks") and law.after):
-            standing = Standing(law.id, SKIP, "each call takes too long")
-        else:
-            try:
-                findings = list({found.message: _finding(law, found) async for found in law.judge(seen)}.values())
-            except NotJudged as error:
-                standing = Standing(law.id, error.status, error.reason)
-            except CannotMake as error:
-                standing = Standing(law.id, SKIP, f"no fresh adapter: {error}")
-            except asyncio.CancelledError:
-                raise
-            except BaseException as error:
-                if isinstance(error, TierError) and not seen.subject.fresh:
-                    # One that cannot be made anew may be used up, as a script is.
-                    standing = Standing(law.id, SKIP, f"the adapter failed: {error.message:.200}")
-                else:
-                    # What an adapter hands over may fail in any way when it is looked at, or even try to end the
-                    # program; the other laws still hold.
-                    said = f"it raised {type(error).__name__} where nothing should be raised"
-                    findings = [_finding(law, Found(said, shown(error), law.claim))]
+        left = until - time.monotonic()
+        reason, findings = _unjudged(law, seen, report, left), list[Finding]()
+        standing = Standing(law.id, SKIP, reason or _TOO_LONG)
+        if not reason:
+            with suppress(Hangs):
+                standing, findings = await within(_stands(law, seen), left + budget)
         if any(finding.severity == ERROR for finding in findings):
             standing = Standing(law.id, FAIL)
         report.findings += findings
         report.laws.append(standing)
+        _tell_hung(seen, report)
+
+
+def _unjudged(law: Law, seen: Seen, report: Report, left: float) -> str:
+    """Why a law is not to be judged; "" where it is."""
+    broken = next((name for name in law.after if report.standing(name) == FAIL), None)
+    unsure = next((name for name in law.after if report.standing(name) == SKIP), None)
+    if broken or unsure:
+        return f"{broken or unsure} comes first"
+    return _TOO_LONG if left <= 0 or (seen.kept.get("blocks") and law.after) else ""
+
+
+async def _stands(law: Law, seen: Seen) -> tuple[Standing, list[Finding]]:
+    try:
+        found = list({found.message: _finding(law, found) async for found in law.judge(seen)}.values())
+        return Standing(law.id, PASS), found
+    except NotJudged as error:
+        return Standing(law.id, error.status, error.reason), []
+    except CannotMake as error:
+        return Standing(law.id, SKIP, f"no fresh adapter: {error}"), []
+    except Hangs as error:
+        return Standing(law.id, SKIP, f"a call hung: {error}"), []
+    except BaseException as error:
+        if isinstance(error, TierError) and not seen.subject.fresh:
+            # One that cannot be made anew may be used up, as a script is.
+            return Standing(law.id, SKIP, f"the adapter failed: {error.message:.200}"), []
+        # What an adapter hands over may fail in any way when it is looked at, or even try to end the program; the
+        # other laws still hold.
+        said = f"it raised {type(error).__name__} where nothing should be raised"
+        return Standing(law.id, PASS), [_finding(law, Found(said, shown(error), law.claim))]
+
+
+def _tell_hung(seen: Seen, report: Report) -> None:
+    """Report a call that hung under another law: it breaks the law that each face answers, whichever call it was."""
+    if seen.hung and report.standing("answers") in (PASS, SKIP):
+        _fail(report, "answers", Found(seen.hung[0], "nothing", "a reply or an error, each time"))
+
+
+def _fail(report: Report, name: str, found: Found) -> None:
+    """Fail a law by what was seen later, or under another one."""
+    law = LAWS[_ORDER[name]]
+    report.laws = [each for each in report.laws if each.id != name] + [Standing(name, FAIL)]
+    report.laws.sort(key=lambda each: _ORDER[each.id])
+    report.findings.append(_finding(law, found))
+    report.findings.sort(key=lambda each: _ORDER[each.law])
 
 
 def _budget(seen: Seen) -> float:
-    """Seconds that a run may take: each recording adds to it."""
+    """Seconds for which laws are begun, and for which the last one may go on: each recording adds to it."""
     cinema = seen.kept.get("cinema")
     return _BUDGET * seen.patience + (len(cinema.reels) if cinema is not None else 0)
 
@@ -146,16 +177,13 @@ def _finding(law: Law, found: Any) -> Finding:
 
 def _abandoned(report: Report, patience: float) -> Report:
     """The report of a run whose loop stood still: what was judged until then, and why it ended."""
+    # The thread that was left may move again, and write into its own.
+    report = Report(report.adapter, [*report.findings], [*report.laws], report.seconds)
     judged = {each.id for each in report.laws}
-    blocked = next(law for law in LAWS if law.id == "loop-free")
-    for law in LAWS:
-        if law.id not in judged:
-            report.laws.append(
-                Standing(law.id, FAIL if law is blocked else SKIP, "" if law is blocked else "the loop stood still")
-            )
-    if not any(finding.law == blocked.id for finding in report.findings):
+    report.laws += [Standing(law.id, SKIP, "the loop stood still") for law in LAWS if law.id not in judged]
+    if report.standing("loop-free") != FAIL:
         message = f"a call blocked the event loop for more than {patience:g} s, and was left"
-        report.findings.append(Finding(blocked.id, ERROR, message, "a loop that stands still", "awaits", blocked.fix))
+        _fail(report, "loop-free", Found(message, "a loop that stands still", "awaits"))
     return report
 
 

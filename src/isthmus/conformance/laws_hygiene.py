@@ -154,11 +154,10 @@ async def _broken_off(seen: Seen, heard: Heard, count: int) -> str:
     seen.turn_to(heard.face)
     source = opened(adapter, heard.face, given=Given(heard.face, heard.ask))
     if hasattr(source, "__await__"):
-        source = await source
+        source = await seen.within(source, heard.face)
     if not hasattr(source, "aclose"):
         return ""
-    for _ in range(count):
-        await anext(source)
+    await seen.within(_begun(source, count), f"{heard.face}, {count} of its items")
     closing = asyncio.ensure_future(_closed(source))
     await asyncio.wait({closing}, timeout=_ENDS)
     if not closing.done():
@@ -171,6 +170,11 @@ async def _broken_off(seen: Seen, heard: Heard, count: int) -> str:
     if left:
         return f"a task is left: {left[0]}"
     return await _kept(seen, heard, before, state(own)) if seen.subject.fresh else ""
+
+
+async def _begun(source: Any, count: int) -> None:
+    for _ in range(count):
+        await anext(source)
 
 
 async def _closed(source: Any) -> str:

@@ -15,6 +15,7 @@ from isthmus.conformance.playing import (
     alike,
     as_whole,
     cinema_of,
+    close,
     play,
     raw_events,
     replies,
@@ -276,8 +277,8 @@ async def _wire_request(seen: Seen) -> AsyncIterator[Found]:
     declared = seen.subject.declares("max_tokens")
     adapter = await seen.subject.make(**({"max_tokens": CEILING} if declared else {}))
     marked = {"role": "user", "content": "Play it.", RESERVED: {"native": {"dialect": "x", "of": "y", "json": "{}"}}}
-    await adapter.stream(GenerateContext(messages=(marked,))).result()
-    await adapter.aclose()
+    await seen.within(adapter.stream(GenerateContext(messages=(marked,))).result(), "a stream")
+    await close(seen, adapter)
     sent = cinema.projector.sent[-1]
     if declared and not holds(sent.json, CEILING):
         yield Found(f"max_tokens={CEILING} is not in the request", shown(sent.body, 200), str(CEILING))
@@ -337,13 +338,17 @@ async def _wire_releases(seen: Seen) -> AsyncIterator[Found]:
         adapter = await seen.subject.make()
         stream = adapter.stream(ASKED)
         try:
-            async for _ in stream:
-                if cut is None:
-                    break
+            await seen.within(_left(stream, early=cut is None), "a stream")
         except Exception as error:
             _ = error
-        await stream.aclose()
+        await seen.within(stream.aclose(), "a stream's aclose()")
         await asyncio.sleep(0)
         if cinema.projector.open_now:
             yield Found(f"{reel.name}: a connection stays open", str(cinema.projector.open_now), "0")
+            return
+
+
+async def _left(stream: Any, *, early: bool) -> None:
+    async for _ in stream:
+        if early:
             return

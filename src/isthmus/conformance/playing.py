@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -12,6 +11,7 @@ from isthmus.conformance.reading import shown
 from isthmus.conformance.reels import Cinema, Reel, Showing
 from isthmus.conformance.seen import Seen
 from isthmus.conformance.subject import CannotMake
+from isthmus.conformance.watch import Hangs
 from isthmus.errors import TierError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import StepResult
@@ -42,14 +42,23 @@ async def play(seen: Seen, showing: Showing, *, whole: bool = False, ctx: Genera
     cinema.put_on(showing)
     adapter = await seen.subject.make()
     try:
-        async with asyncio.timeout(seen.patience):
-            step: StepResult = await adapter.generate(ctx) if whole else await adapter.stream(ctx).result()
+        made = _generated(adapter, ctx) if whole else adapter.stream(ctx).result()
+        step: StepResult = await seen.within(made, f"{showing.reel.name}, {'whole' if whole else 'streamed'}")
     except Exception as error:
         return classify(error)
     finally:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(adapter.aclose(), seen.patience)
+        await close(seen, adapter)
     return step if step.error is None else step.error
+
+
+async def _generated(adapter: Any, ctx: GenerateContext) -> Any:
+    return await adapter.generate(ctx)
+
+
+async def close(seen: Seen, adapter: Any) -> None:
+    """Close an adapter that was played to, if it can be closed within the patience."""
+    with suppress(Hangs):
+        await seen.within(adapter.aclose(), "aclose()")
 
 
 async def choose(seen: Seen) -> None:
@@ -150,10 +159,12 @@ async def raw_events(seen: Seen, reel: Reel) -> list[Any] | None:
     cinema.put_on(Showing(reel))
     adapter = await seen.subject.make()
     try:
-        async with asyncio.timeout(seen.patience):
-            return [event async for event in EventStream.bare(adapter.stream(ASKED))]
+        return await seen.within(_events(adapter), f"{reel.name}, streamed")
     except Exception:
         return None
     finally:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(adapter.aclose(), seen.patience)
+        await close(seen, adapter)
+
+
+async def _events(adapter: Any) -> list[Any]:
+    return [event async for event in EventStream.bare(adapter.stream(ASKED))]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from isthmus.adapters.base import as_adapter
 from isthmus.adapters.model_face import model_arguments, model_messages
@@ -16,7 +16,7 @@ from isthmus.adapters.render import tool_dicts
 from isthmus.conformance.readers import STREAM_READERS, WHOLE_READERS, read_events
 from isthmus.conformance.reading import Reading
 from isthmus.conformance.subject import CannotMake, Subject, faces_of, inner, raw_method
-from isthmus.conformance.watch import Heart
+from isthmus.conformance.watch import AFTER_CANCEL, CancelsItself, Hangs, Heart, within
 from isthmus.errors import InvalidRequestError
 from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.fold import iterate
@@ -24,8 +24,8 @@ from isthmus.models.stream import EventStream
 
 _MOST = 10_000
 _BREATH = 64
-_AFTER_CANCEL = 1.0
 _CROWDED = 3.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,6 @@ class Heard:
     value: Any = None
     error: BaseException | None = None
     late: bool = False
-    stuck: bool = False
     blocked: float = 0.0
     where: str = ""
     unclosed: bool = False
@@ -134,6 +133,7 @@ class Seen:
         self.heart = heart
         self.heards: list[Heard] = []
         self.replies: list[Any] = []
+        self.hung: list[str] = []
         self.adapter: Any = None
         self.faces: tuple[str, ...] = ()
         self.scenarios: Mapping[str, Callable[..., Any]] = {}
@@ -170,7 +170,7 @@ class Seen:
                 known = Heard(face, self.ask)
                 try:
                     adapter = await prepared(self.scenarios[name], self.subject)
-                    known = await self.hear(face, self.ask, adapter=adapter)
+                    known = await self.hear(face, self.ask, adapter=adapter, staged=True)
                 except CannotMake as error:
                     known.error = error
                 self._usual[face, f"scenario {name}"] = known
@@ -189,14 +189,17 @@ class Seen:
         if cinema is not None:
             cinema.put_on_usual(whole=face in WHOLE_READERS)
 
-    async def hear(self, face: str, ask: Ask, *, adapter: Any = None, weave: bool = False) -> Heard:
+    async def hear(
+        self, face: str, ask: Ask, *, adapter: Any = None, weave: bool = False, staged: bool = False
+    ) -> Heard:
         """Call one face, on a fresh adapter where none is given.
 
         Args:
             face: the method's name.
             ask: the request.
             adapter: the one to call.
-            weave: let others run after each item.
+            weave: let others run after each item; several calls at once may each take longer than one alone.
+            staged: a misfortune was brought about, so that it need not answer.
         """
         heard = Heard(face, ask)
         self.heards.append(heard)
@@ -210,7 +213,7 @@ class Seen:
         self.turn_to(face)
         self.heart.reset()
         started = time.monotonic()
-        await self._bounded(lambda: _speak(target, heard, given, weave), heard)
+        await self._bounded(_speak(target, heard, given, weave), heard, told=not (weave or staged))
         heard.seconds = time.monotonic() - started
         heard.blocked, heard.where = self.heart.longest, self.heart.where
         await asyncio.sleep(0)
@@ -219,27 +222,45 @@ class Seen:
         if heard.error is None and not heard.late:
             self._read(heard)
         if own and self.subject.fresh:
-            closing = Heard(face, ask)
-            await self._bounded(lambda: target.aclose(), closing)
+            closing = Heard(f"aclose() after {face}", ask)
+            await self._bounded(_closed(target), closing, told=not staged)
             heard.unclosed = closing.late
         return heard
 
-    async def _bounded(self, work: Callable[[], Awaitable[Any]], heard: Heard) -> None:
-        task = asyncio.ensure_future(work())
-        await asyncio.wait({task}, timeout=self.patience)
-        if not task.done():
-            heard.late = True
+    async def within(self, work: Awaitable[T], what: str, *, told: bool = True) -> T:
+        """What a call gives, within the patience.
+
+        Args:
+            work: the call.
+            what: its name in the report.
+            told: whether it is a violation in itself that the call hangs.
+
+        Raises:
+            Hangs: it does not end within the patience.
+            BaseException: what it raised.
+        """
+        given = self.patience
+        try:
+            return await within(work, given)
+        except Hangs:
             # One call that hangs is a finding; the next ones need not take as long, but as long as those that answered.
             answered = max((each.seconds for each in self.heards if not each.late), default=0.0)
-            self.patience = min(self.patience, max(_AFTER_CANCEL, _CROWDED * answered))
-            task.cancel()
-            await asyncio.wait({task}, timeout=_AFTER_CANCEL)
-            heard.stuck = not task.done()
-            return
-        if task.cancelled():
-            heard.error = asyncio.CancelledError("cancelled by itself")
-        else:
-            heard.error = task.exception() or heard.error
+            self.patience = min(self.patience, max(AFTER_CANCEL, _CROWDED * answered))
+            if told:
+                self.hung.append(f"{what}: no end within {given:.1f} s")
+            raise
+
+    async def _bounded(self, work: Awaitable[Any], heard: Heard, *, told: bool) -> None:
+        try:
+            await self.within(work, heard.face, told=told)
+        except Hangs:
+            heard.late = True
+        except CancelsItself as error:
+            heard.error = asyncio.CancelledError(str(error))
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            heard.error = error
 
     def _read(self, heard: Heard) -> None:
         tools = heard.ask.tools
@@ -272,11 +293,11 @@ async def prepared(prepare: Callable[..., Any], subject: Subject) -> Any:
         CannotMake: it raised, or no adapter came of it.
     """
     if isinstance(prepare, type) or not takes_one(prepare):
-        return await Subject(prepare, subject.canary).make()
+        return await Subject(prepare, subject.canary, patience=subject.patience).make()
     fresh = await subject.make()
     try:
         made = prepare(inner(fresh))
-        made = await made if hasattr(made, "__await__") else made
+        made = await within(made, subject.patience) if hasattr(made, "__await__") else made
         return fresh if made is None else as_adapter(made)
     except Exception as error:
         raise CannotMake(f"scenario: {type(error).__name__}: {error}") from error
@@ -311,15 +332,11 @@ def opened(adapter: Any, face: str, *, given: Given) -> Any:
     return raw_method(adapter, face)(*given.positional, **given.named)
 
 
+async def _closed(adapter: Any) -> None:
+    await adapter.aclose()
+
+
 async def _speak(adapter: Any, heard: Heard, given: Given, weave: bool) -> None:
-    try:
-        await _spoken(adapter, heard, given, weave)
-    except (KeyboardInterrupt, SystemExit) as error:
-        # A loop hands these to whoever runs it, past everybody who waits.
-        heard.error = error
-
-
-async def _spoken(adapter: Any, heard: Heard, given: Given, weave: bool) -> None:
     value = opened(adapter, heard.face, given=given)
     if not heard.streams:
         value = await value if hasattr(value, "__await__") else value

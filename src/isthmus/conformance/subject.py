@@ -11,6 +11,7 @@ from typing import Any
 
 from isthmus.adapters.base import ModelAdapter, as_adapter
 from isthmus.adapters.faces import STREAMS, WHOLES, source_of
+from isthmus.conformance.watch import Hangs, within
 from isthmus.models.config import Config
 from isthmus.models.model import Model
 
@@ -35,13 +36,16 @@ class Subject:
         given: the class, the factory (its parameters filled by name) or the adapter.
         canary: the secret that every parameter for a key gets.
         settings: further values by parameter name, where the maker declares them.
+        patience: seconds that making one may take.
     """
 
-    def __init__(self, given: Any, canary: str, *, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, given: Any, canary: str, *, settings: Mapping[str, Any] | None = None, patience: float = 5.0
+    ) -> None:
         self.given = given
         self.canary = canary
         self.settings = dict(settings or {})
-        self.patience = 5.0
+        self.patience = patience
         self.name = _name(given)
         ready = isinstance(given, ModelAdapter | Model) or any(
             callable(getattr(given, face, None)) for face in ("stream", "generate")
@@ -109,9 +113,9 @@ class Subject:
             if self.fresh:
                 made = self.given(**{**self.values(), **changes})
                 if inspect.isawaitable(made):
-                    made = await asyncio.wait_for(made, self.patience)
+                    made = await within(made, self.patience)
             return as_adapter(made)
-        except TimeoutError as error:
+        except Hangs as error:
             raise CannotMake(f"nothing was made within {self.patience:g} s") from error
         except asyncio.CancelledError:
             raise

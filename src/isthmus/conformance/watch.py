@@ -9,7 +9,8 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import FrameType
+from typing import Any, TypeVar
 
 BEAT = 0.004
 TICK = 0.005
@@ -17,10 +18,57 @@ LATE = 0.03
 """Seconds for which the loop has not moved, before it counts as blocked."""
 _LOOKS = 2
 """Looks in a row that must have found it so: one alone may be the machine's own doing."""
+AFTER_CANCEL = 1.0
+"""Seconds that a call may take to end once it was cancelled."""
+T = TypeVar("T")
 
 
 class Left(BaseException):
     """Something tried to end this process without a word."""
+
+
+class Hangs(TimeoutError):
+    """A call took longer than it may; it was cancelled, and left where it went on."""
+
+
+class CancelsItself(Exception):
+    """A call ended as if somebody had cancelled it."""
+
+
+async def within(work: Awaitable[T], seconds: float) -> T:
+    """What a stranger's call gives, in bounded time even where it swallows its cancellation.
+
+    Args:
+        work: the call.
+        seconds: how long it may take.
+
+    Raises:
+        Hangs: it took longer.
+        CancelsItself: it ended with a cancellation that nobody asked for.
+        BaseException: what it raised.
+    """
+    task = asyncio.ensure_future(_contained(work))
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        if task.cancelled():
+            raise CancelsItself("cancelled by itself")
+        if task.done():
+            value, error = task.result()
+            if error is not None:
+                raise error
+            return value[0]
+    finally:
+        task.cancel()
+    await asyncio.wait({task}, timeout=AFTER_CANCEL)
+    raise Hangs(f"no end within {seconds:.1f} s")
+
+
+async def _contained(work: Awaitable[T]) -> tuple[list[T], BaseException | None]:
+    try:
+        return [await work], None
+    except (KeyboardInterrupt, SystemExit) as error:
+        # A loop hands these to whoever runs it, past everybody who waits.
+        return [], error
 
 
 class _Door:
@@ -106,9 +154,17 @@ class Heart:
     def _place(self) -> str:
         """Where the loop's thread stands; "" while it waits in its selector, as it should."""
         frame = sys._current_frames().get(self._thread)
-        if frame is None or frame.f_code.co_filename.endswith(("selectors.py", "base_events.py")):
+        if frame is None or _waits(frame):
             return ""
         return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
+def _waits(frame: FrameType) -> bool:
+    """Whether the loop itself stands here; a stranger's call may wait in a selector of its own."""
+    own, back = frame.f_code.co_filename, frame.f_back
+    if own.endswith("selectors.py") and back is not None:
+        own = back.f_code.co_filename
+    return own.endswith("base_events.py")
 
 
 async def elsewhere(work: Callable[[Heart], Awaitable[Any]], *, patience: float) -> bool:
