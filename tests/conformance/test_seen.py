@@ -97,3 +97,24 @@ async def test_a_run_ends_in_time_whichever_call_hangs(place: str, monkeypatch: 
     quiet = [one.nth for one, report in zip(made, reports, strict=True) if report.ok and one.held >= _PATIENCE]
     assert not quiet
     assert not all(report.ok for report in reports)
+
+
+class _Fills:
+    """Takes its time for each token of its ceiling, as a small model that never ends by itself."""
+
+    id = "fills"
+
+    def __init__(self, *, max_tokens: int = 4096) -> None:
+        self.max_tokens = max_tokens
+
+    async def stream(self, ctx: GenerateContext) -> AsyncIterator[Any]:
+        await asyncio.sleep(0.0002 * (ctx.max_output_tokens or self.max_tokens))
+        yield Text("la la la")
+        yield Finish("length")
+
+
+async def test_a_slow_model_is_asked_for_little() -> None:
+    """A model that fills any ceiling is judged by every law that applies: its default would take all the time."""
+    report = await conform(_Fills, patience=0.25)
+    assert report.ok, report.table()
+    assert not [law for law in report.laws if law.status == "skip"]

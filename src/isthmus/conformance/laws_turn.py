@@ -21,7 +21,8 @@ from isthmus.models.turn_checks import advise_tool_turn, check_tool_turn
 GROUP = Group()
 law = GROUP.law
 
-ODD = "Line one\nline 'two' \"quoted\" {braces} %s \\ 🦔 <tag> \tÉ e\u0301 \ufb01 " + "long " * 2000 + "END"
+_ODD = "Line one\nline 'two' \"quoted\" {braces} %s \\ 🦔 <tag> \tÉ e\u0301 \ufb01 "
+ODD = _ODD + "long " * 2000 + "END"
 """A result that survives only a rendering that leaves it alone."""
 
 
@@ -228,7 +229,9 @@ async def _turn_pure(seen: Seen) -> AsyncIterator[Found]:
     ),
 )
 async def _turn_read_back(seen: Seen) -> AsyncIterator[Found]:
-    turned = (await _turned(seen))[0]
+    # Without its length: a slow model reads that for minutes.
+    name, reply, _ = _made_up()[0]
+    turned = _turn(await seen.subject.make(), name, reply, ["first result", _ODD])
     for face in [face for face in seen.faces if face in ("chat", "stream_with_tools", "stream", "get_response")]:
         own = face in ("chat", "stream_with_tools")
         history = [*seen.ask.messages, *(turned.turns if own else _neutral(turned))]

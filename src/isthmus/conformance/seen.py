@@ -22,6 +22,8 @@ from isthmus.models.contract import GenerateContext, ToolSpec
 from isthmus.models.fold import iterate
 from isthmus.models.stream import EventStream
 
+ENOUGH = 64
+"""Output tokens in which a model can call a tool; a slow one fills its own ceiling for minutes."""
 _MOST = 10_000
 _BREATH = 64
 _CROWDED = 3.0
@@ -35,10 +37,12 @@ class Ask:
     Args:
         messages: the transcript as role dicts.
         tools: what is offered.
+        ceiling: of the reply, in tokens, on the faces that take one; None leaves it to the adapter's own.
     """
 
     messages: Sequence[Mapping[str, Any]]
     tools: tuple[ToolSpec, ...] = ()
+    ceiling: int | None = ENOUGH
 
     def context(self) -> GenerateContext:
         """The request as the step face takes it; nothing in it is shared."""
@@ -46,6 +50,7 @@ class Ask:
             messages=tuple(deepcopy(dict(message)) for message in self.messages),
             tools=tuple(deepcopy(self.tools)),
             options={},
+            max_output_tokens=self.ceiling,
         )
 
 
