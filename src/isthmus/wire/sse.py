@@ -17,6 +17,8 @@ _NAMES_KEPT = 256
 # A byte is looked for by its number: several times faster than by bytes.
 _CR, _LF = b"\r\n"
 
+_EMPTY = len(b"data: ")
+
 _new = tuple.__new__
 _FRAME, _NO_EVENT = repeat(Frame), repeat("")
 
@@ -69,7 +71,7 @@ class SSEParser:
         if self._idle and len(data) <= self._limit:
             # One event that came alone: each call and each slice here is dear beside what the event costs.
             line, _, rest = data.partition(b"\n")
-            if rest == b"\n" and line[:7] == b"data: {" and _CR not in line:
+            if rest == b"\n" and line[:6] == b"data: " and _CR not in line and len(line) > _EMPTY:
                 return [_new(Frame, (line[6:], ""))]
         frames = self._read(data)
         self._idle = not (self._first or self._cr or self._tail or self._data or self._event)

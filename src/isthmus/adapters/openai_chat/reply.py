@@ -270,8 +270,9 @@ class Choice:
     def is_text(self) -> bool:
         """Whether nothing but text has come, and nothing beside it."""
         beside = self._fields or self._around or self._refusals or self.diagnostics or self._snapshot is not None
-        more = beside or self.calls or self.held or self.notes or self._role != "assistant"
-        return not more and self._only_text()
+        if beside or self.calls or self.held or self.notes or self._role != "assistant":
+            return False
+        return self._only_text()
 
     def is_plain(self, settled: Settled) -> bool:
         """Whether the neutral form says all that this choice's message says."""

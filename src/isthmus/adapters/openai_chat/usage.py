@@ -8,6 +8,7 @@ from isthmus.adapters.openai_chat.merge import plain, replaced
 from isthmus.models.events import Note, NoteCode, Usage
 
 _WHOLE_NUMBERS = {int}
+_USUAL = frozenset(("prompt_tokens", "completion_tokens", "total_tokens"))
 
 # Where servers put each count, some of them one level down; the first one that is there wins.
 # Source: recorded replies of 25 servers, 2024-2026.
@@ -47,7 +48,7 @@ def _plain_counts(counts: dict[str, Any]) -> bool:
 def _count(value: Any) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if type(value) is int and value >= 0 else None
 
 
 def _find(raw: dict[str, Any], places: _Places) -> int | None:
@@ -60,6 +61,15 @@ def _find(raw: dict[str, Any], places: _Places) -> int | None:
     return None
 
 
+def _usual(held: dict[str, Any]) -> Usage | None:
+    """The usage in three counts that add up, as many servers write it; None for any other."""
+    if held.keys() != _USUAL or not _plain_counts(held):
+        return None
+    prompt, output = held["prompt_tokens"], held["completion_tokens"]
+    fit = prompt >= 0 and output >= 0 and held["total_tokens"] == prompt + output
+    return Usage(input_tokens=prompt, output_tokens=output, raw=held) if fit else None
+
+
 def read_usage(held: dict[str, Any] | None) -> tuple[Usage | None, list[Note]]:
     """The counts of a reply, and what was odd about them.
 
@@ -68,6 +78,9 @@ def read_usage(held: dict[str, Any] | None) -> tuple[Usage | None, list[Note]]:
     """
     if not held:
         return None, []
+    usual = _usual(held)
+    if usual is not None:
+        return usual, []
     raw = held if _plain_counts(held) else plain(held)
     notes: list[Note] = []
     prompt, output = _find(raw, _PROMPT), _find(raw, _OUTPUT)
