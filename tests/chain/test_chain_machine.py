@@ -76,7 +76,9 @@ def _tier(id: str, plan: list[Any], said: Counter[str]) -> Any:
         if ctx.tools and ctx.messages[-1]["role"] == "user":
             call = Call("look", {"mark": mark}, f"call-{mark}", f'{{"mark": "{mark}"}}')
             return [call, Finish("tool-calls", usage)]
-        return [Text(f"<{mark}."), Text(f"{mark}>"), Finish("stop", usage)]
+        # However early it is cut, a text is told from any other: its first character is its own.
+        one, other = (chr(0x4E00 + 2 * said.total() + more) for more in (0, 1))
+        return [Text(f"{one}{mark}."), Text(f"{other}{mark}>"), Finish("stop", usage)]
 
     inner = scripted([step] * 60, id=id, window_tokens=9_000, max_output_tokens=900, supports={"tools"})
     return faulty(inner, plan)
