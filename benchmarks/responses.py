@@ -67,10 +67,10 @@ def events() -> list[dict[str, object]]:
     return [{"type": event["type"], "sequence_number": at, **event} for at, event in enumerate(told)]
 
 
-def serve() -> None:
-    """Answer every request with the whole stream at once; print the port, end with the standard input."""
+def serve(told: list[dict[str, object]]) -> None:
+    """Answer every request with these events at once; print the port, end with the standard input."""
     data = b"".join(
-        f"event: {event['type']}\ndata: {json.dumps(event, separators=(',', ':'))}\n\n".encode() for event in events()
+        f"event: {event['type']}\ndata: {json.dumps(event, separators=(',', ':'))}\n\n".encode() for event in told
     )
     reply = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(data) + data
 
@@ -178,4 +178,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(serve() if "--serve" in sys.argv else main())
+    sys.exit(serve(events()) if "--serve" in sys.argv else main())
