@@ -269,6 +269,8 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                 await close(inner)
     finally:
         call.leave()
+        # The frames of errors that the ledger keeps lead back to this one.
+        del call, drain
 
 
 def _drained(events: Iterable[Event], drain: Drain | None) -> list[Event]:
