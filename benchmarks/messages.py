@@ -5,18 +5,15 @@ Prints medians and spreads of alternating rounds; exits 1 when the wanted ratio 
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
+from functools import partial
 
 import anthropic
-from responses import CTX, PIECES, ROUNDS, TEXT, serve
+from responses import CTX, PIECES, ROUNDS, TEXT, cost, run
 from stream import Contender, Report, paired, rounds
 
 from isthmus.adapters.anthropic import AnthropicAdapter
-from isthmus.models.events import Text
 
 
 def events() -> list[dict[str, object]]:
@@ -53,34 +50,11 @@ async def measure(base: str, report: Report) -> None:
                     if event.type == "content_block_delta":
                         yield event.delta.text
 
-        async def run(contender: Contender) -> float:
-            streams = 4 if contender.name == "sdk" else 30
-            begun = time.process_time()
-            for _ in range(streams):
-                count = 0
-                async for item in contender.stream(base):
-                    count += type(item) in (str, Text)
-                assert count == PIECES, (contender.name, count)
-            return (time.process_time() - begun) / streams / PIECES * 1e6
-
         some = [Contender("adapter", lambda _: adapter.stream(CTX)), Contender("sdk", by_sdk)]
-        figures = await rounds(some, run, ROUNDS)
+        figures = await rounds(some, partial(cost, base), ROUNDS)
     report.table("500 pieces of text at once: CPU a piece", "µs", figures)
     report.want("adapter: times less than the SDK", paired(figures, "sdk", "adapter"), 6.0, at_least=True)
 
 
-def main() -> int:
-    report = Report()
-    command = [sys.executable, __file__, "--serve"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        base = f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        asyncio.run(measure(base, report))
-        assert process.stdin is not None
-        process.stdin.close()
-    print(f"\n{len(report.missed)} missed")
-    return 1 if report.missed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(serve(events()) if "--serve" in sys.argv else main())
+    sys.exit(run(events(), measure))
