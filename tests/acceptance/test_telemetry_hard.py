@@ -407,15 +407,15 @@ def test_a_process_that_may_begin_no_thread_still_sends_at_its_end(tmp_path: Pat
 import asyncio, threading, atexit
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from isthmus import observability
-from isthmus.observability import otel
+from isthmus.observability import export
 from isthmus.adapters.scripted import ScriptedAdapter
 from isthmus.models.contract import GenerateContext
 class Shown(SpanExporter):
-    def __init__(self, config, lost): pass
+    def __init__(self, keyed): pass
     def export(self, spans):
         print(*[s.name for s in spans], flush=True)
         return SpanExportResult.SUCCESS
-otel._Spans = Shown
+export._Spans = Shown
 observability.start(observability.Telemetry(endpoint="http://127.0.0.1:9"))
 asyncio.run(ScriptedAdapter(["x"]).generate(GenerateContext(messages=({"role": "user", "content": "x"},))))
 def refuse(self):

@@ -33,7 +33,8 @@ def place(name: str) -> tuple[int, str]:
             ("background", "catalogue", "config", "contents", "facts", "hooks", "scope"), (1, "hooks")
         )
         # What `[telemetry]` says is composed where all else is.
-        return {"": (8, "door"), "configured": (6, "build"), **shared}.get(sub, (2, f"observability.{sub}"))
+        places = {"": (8, "door"), "configured": (6, "build"), "export": (2, "observability.otel"), **shared}
+        return places.get(sub, (2, f"observability.{sub}"))
     if top == "adapters":
         if sub in ("", *_BASE):
             return 2, "adapters"
@@ -87,7 +88,7 @@ def may_hide_imports(module: Module) -> bool:
 _PINS: dict[str, tuple[str, ...]] = {
     "aiohttp": ("isthmus.transport.http",),
     "yarl": ("isthmus.transport.http",),
-    "opentelemetry": ("isthmus.observability.otel",),
+    "opentelemetry": ("isthmus.observability.export", "isthmus.observability.otel"),
     "jinja2": ("isthmus.models.prompts",),
     "click": ("isthmus.console",),
     "pytest": ("isthmus.conformance.pytest_plugin",),
@@ -165,6 +166,7 @@ BOUNDARIES = {
     "isthmus.observability.configured",
     "isthmus.observability.contents",
     "isthmus.observability.enrich",
+    "isthmus.observability.export",
     "isthmus.observability.facts",
     "isthmus.observability.hooks",
     "isthmus.settings.sources",

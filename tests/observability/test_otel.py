@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,10 @@ async def test_a_collector_that_fails_holds_up_nobody(how: str) -> None:
         assert not await asyncio.to_thread(observability.flush, 0.3)
         await asyncio.to_thread(observability.shutdown, 0.3)
         assert loop.time() - began < 3
+    # What sent them ends too, in the midst of its tries.
+    while any(thread.name.startswith("Otel") for thread in threading.enumerate()):
+        assert loop.time() - began < 5
+        await asyncio.sleep(0.01)
 
 
 def test_starting_twice_is_starting_once_and_another_takes_its_place(tmp_path: Path) -> None:

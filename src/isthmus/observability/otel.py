@@ -1,7 +1,7 @@
-"""A sink that makes OpenTelemetry spans and metrics of records; the only import of OpenTelemetry.
+"""A sink that makes OpenTelemetry spans and metrics of records.
 
-Providers are the library's own, never the process's global ones; the current context is OpenTelemetry's, so that spans
-of an application and of its libraries nest with these. Exports happen in threads of the SDK's own.
+The current context is OpenTelemetry's, so that spans
+of an application and of its libraries nest with these.
 """
 
 from __future__ import annotations
@@ -18,19 +18,13 @@ from typing import Any
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Span, SpanKind, StatusCode
 
 from isthmus.observability.background import Background
 from isthmus.observability.config import Telemetry
 from isthmus.observability.contents import View
+from isthmus.observability.export import Exports
 from isthmus.observability.facts import Begun, Over, begun, happened, over, tool_unrun
 from isthmus.observability.hooks import ChainEvent, ChainEventType, ModelEnded, Record, ToolEnded, TurnEnded, error_type
 from isthmus.observability.scope import Operation
@@ -94,12 +88,13 @@ class OtelSink:
 
     def __init__(self, config: Telemetry, view: View) -> None:
         self._view = view
-        self._lost: list[str] = []
+        self._exports = Exports(config)
         # It is there from the beginning: a process that ends can begin no thread.
         self._waiting = Background(lambda work: work())
         self._inside: set[int] = set()
-        made: Any = zip((config.tracer_provider, config.meter_provider), (_tracers, _meters), strict=True)
-        self._all = tracers, meters = [own(config, self._lost) if given is None else given for given, own in made]
+        tracers: Any = config.tracer_provider or self._exports.tracers()
+        meters: Any = config.meter_provider or self._exports.meters()
+        self._all = [tracers, meters]
         self._own = [each for each in self._all if each not in (config.tracer_provider, config.meter_provider)]
         self._tracer = tracers.get_tracer("isthmus", __version__)
         meter = meters.get_meter("isthmus", __version__)
@@ -270,8 +265,7 @@ class OtelSink:
         providers = [each for each in self._all if hasattr(each, "force_flush")]
         in_time = self._aside(timeout, lambda: min(map(flushed, providers), default=True))
         # The SDK says only that it has tried.
-        lost, self._lost[:] = bool(self._lost), []
-        return in_time and not lost
+        return not self._exports.lost() and in_time
 
     def shutdown(self, timeout: float) -> None:
         """Send what waits and end; what cannot be sent in time is given up."""
@@ -282,6 +276,7 @@ class OtelSink:
                 each.shutdown()
 
         self._aside(timeout, end)
+        self._exports.give_up()
         self._waiting.shutdown(0.0)
 
     def _aside(self, timeout: float, work: Callable[[], Any]) -> bool:
@@ -299,102 +294,3 @@ _ATTEMPTED = frozenset(
 def _of(names: Sequence[str], *known: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the attributes that have one of these names."""
     return {name: each[name] for each in known for name in names if name in each}
-
-
-def _resource(config: Telemetry) -> Resource:
-    resource = Resource.create({SERVICE_NAME: config.service_name} if config.service_name else {})
-    if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
-        return resource.merge(Resource({SERVICE_NAME: "isthmus"}))
-    return resource
-
-
-def _tracers(config: Telemetry, lost: list[str]) -> TracerProvider:
-    ratio = config.sample_ratio
-    sampler = None if ratio is None else ParentBased(TraceIdRatioBased(ratio))
-    provider = TracerProvider(sampler=sampler, resource=_resource(config), shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(_Spans(config, lost)))
-    return provider
-
-
-def _meters(config: Telemetry, lost: list[str]) -> MeterProvider:
-    reader = PeriodicExportingMetricReader(_Metrics(config, lost))
-    return MeterProvider([reader], resource=_resource(config), shutdown_on_exit=False)
-
-
-def _exporter(kind: Any, config: Telemetry, signal: str, headers: Mapping[str, str]) -> Any:
-    endpoint = config.endpoint
-    if endpoint is not None:
-        base = endpoint.rstrip("/").removesuffix("/v1/traces").removesuffix("/v1/metrics")
-        endpoint = f"{base}/v1/{signal}"
-    files = (config.ca_bundle, config.client_key, config.client_cert)
-    authority, key, certificate = (None if name is None else str(name) for name in files)
-    return kind(
-        endpoint=endpoint,
-        certificate_file=authority,
-        client_key_file=key,
-        client_certificate_file=certificate,
-        headers={**config.headers, **headers} or None,
-    )
-
-
-class _Keyed:
-    """An exporter that is made anew when its key changes, without `keys` one and no more; it notes what it lost."""
-
-    def __init__(self, kind: Any, config: Telemetry, signal: str, lost: list[str]) -> None:
-        self._made, self._lost = (kind, config, signal), lost
-        self._headers: Mapping[str, str] = {}
-        self._keys = config.keys
-        self.exporter = _exporter(kind, config, signal, {}) if config.keys is None else None
-
-    def export(self, batch: Any, failed: Any, **options: Any) -> Any:
-        """Send a batch; once more with a new key where it failed."""
-        for refresh in (False, True):
-            self._renew(refresh)
-            result = failed if self.exporter is None else self.exporter.export(batch, **options)
-            if result is not failed or self._keys is None or self.exporter is None:
-                break
-        if result is failed and not self._lost:
-            self._lost.append(self._made[2])
-        return result
-
-    def _renew(self, refresh: bool) -> None:
-        if self._keys is None:
-            return
-        try:
-            headers = dict(self._keys(refresh))
-        except Exception as error:
-            _log.warning("telemetry: no key: %s", type(error).__name__)
-            return
-        if self.exporter is None or headers != self._headers:
-            self._headers = headers
-            self.exporter = _exporter(*self._made, headers)
-
-    def shutdown(self) -> None:
-        if self.exporter is not None:
-            self.exporter.shutdown()
-
-
-class _Spans(SpanExporter):
-    def __init__(self, config: Telemetry, lost: list[str]) -> None:
-        self._keyed = _Keyed(OTLPSpanExporter, config, "traces", lost)
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        return self._keyed.export(spans, SpanExportResult.FAILURE)  # type: ignore[no-any-return]
-
-    def shutdown(self) -> None:
-        self._keyed.shutdown()
-
-
-class _Metrics(MetricExporter):
-    def __init__(self, config: Telemetry, lost: list[str]) -> None:
-        super().__init__()
-        self._keyed = _Keyed(OTLPMetricExporter, config, "metrics", lost)
-
-    def export(self, metrics_data: Any, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
-        return self._keyed.export(metrics_data, MetricExportResult.FAILURE)  # type: ignore[no-any-return]
-
-    def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        return True
-
-    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
-        self._keyed.shutdown()
