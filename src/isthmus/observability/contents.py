@@ -73,6 +73,7 @@ class View:
         """The attributes as they leave: only those that may, without keys, and as the hook would have them."""
         out: dict[str, Any] = {}
         hook, capture = self.redact, self.capture
+        short = _SHORT if self.limit >= _SHORT else -1
         for name, value in attributes.items():
             if value is None or (not capture and name in CONTENT):
                 continue
@@ -82,7 +83,7 @@ class View:
                 if hook is not None:
                     value = self._hooked(name, self.text(name, value))
                 elif name not in OWN:
-                    value = self.text(name, value)
+                    value = _short(name, value) if len(value) <= short else self.text(name, value)
             elif kind is not bool and (kind is not int or value not in _INT64):
                 value = self._other(name, value)
             if value is not None:

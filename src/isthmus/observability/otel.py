@@ -7,7 +7,7 @@ of an application and of its libraries nest with these.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,12 +33,14 @@ from isthmus.version import __version__
 _log = logging.getLogger("isthmus.observability")
 _SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 _TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864]
-_MEASURED = (
-    *("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "gen_ai.agent.name"),
-    *("gen_ai.tool.name", "server.address", "server.port", "gen_ai.response.model"),
+_MEASURED = frozenset(
+    {
+        *("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "gen_ai.agent.name"),
+        *("gen_ai.tool.name", "server.address", "server.port", "gen_ai.response.model"),
+    }
 )
-_TRIED = ("isthmus.chain", "isthmus.tier", "error.type")
-_CUT = ("gen_ai.agent.name", "isthmus.reason")
+_TRIED = frozenset({"isthmus.chain", "isthmus.tier", "error.type"})
+_CUT = frozenset({"gen_ai.agent.name", "isthmus.reason"})
 _COUNTED = (("input", "gen_ai.usage.input_tokens"), ("output", "gen_ai.usage.output_tokens"))
 _KINDS = {"model": SpanKind.CLIENT}
 
@@ -291,6 +293,6 @@ _ATTEMPTED = frozenset(
 )
 
 
-def _of(names: Sequence[str], *known: Mapping[str, Any]) -> dict[str, Any]:
+def _of(names: Set[str], *known: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the attributes that have one of these names."""
-    return {name: each[name] for each in known for name in names if name in each}
+    return {name: each[name] for each in known for name in names & each.keys()}
