@@ -14,6 +14,7 @@ from isthmus.models.contract import TextCallback
 from isthmus.models.events import (
     EVENT_TYPES,
     Call,
+    CallDelta,
     Event,
     Finish,
     FinishReason,
@@ -28,6 +29,8 @@ from isthmus.models.events import (
 )
 from isthmus.models.normalise import identified, settle, to_event, to_finish
 from isthmus.secret import redact
+
+_POST = FinishReason.ERROR_POST.value
 
 
 def classify(error: BaseException) -> TierError:
@@ -142,8 +145,10 @@ class Fold:
 
     def _add_other(self, event: Event) -> Event:
         if type(event) is Finish:
-            event = self._finished(event)
-        elif isinstance(event, Call):
+            return self._finished(event)
+        if type(event) is CallDelta:
+            return event
+        if isinstance(event, Call):
             event = identified(event, self._calls, notes=self._notes)
             self._flush()
             self._events.append(event)
@@ -160,12 +165,13 @@ class Fold:
         return event if type(event) in EVENT_TYPES else self.add(to_event(event))
 
     def _finished(self, event: Finish) -> Finish:
-        self._flush()
+        if self._texts:
+            self._flush()
         event = to_finish(event)
         if event.content:
             # A chain took markers out of the text; what the model wrote is what is kept.
             self._events = list(event.content)
-        if event.finish == FinishReason.ERROR_POST and not self._events:
+        if event.finish == _POST and not self._events:
             # Nothing was said yet: a failure like any other, which may be tried again.
             raise event.error or ProtocolError("finish 'error-post' without content and without an error")
         finish, notes = settle(event.finish, tuple(self._events), notes=(*self._notes, *event.notes))

@@ -214,9 +214,13 @@ def to_finish(event: Finish) -> Finish:
         ProtocolError: a field that is not what it must be.
     """
     reason = to_finish_reason(event.finish, "finish event")
-    usage, native, error = to_usage(event.usage), _native_form(event.native), _error(event.error)
+    usage, native, error = to_usage(event.usage), event.native, event.error
+    if native is not None:
+        native = _native_form(native)
+    if error is not None:
+        error = _error(error)
     same = usage is event.usage and native is event.native and error is event.error
-    if same and type(event.notes) is tuple and reason == event.finish:
+    if same and type(event.notes) is tuple:
         return event
     made = Finish(reason, usage, event.raw_reason, error, native, _notes(event.notes), event.content)
     return framed(made, event.raw)  # type: ignore[no-any-return]

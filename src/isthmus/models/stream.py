@@ -7,8 +7,8 @@ import sys
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from time import monotonic
-from types import AsyncGeneratorType, TracebackType
-from typing import Any, cast
+from types import TracebackType
+from typing import Any
 
 from isthmus.errors import ProtocolError, TierError, TransientError
 from isthmus.models.batches import Batches
@@ -70,7 +70,7 @@ class Watchdog:
         self._timeouts = timeouts
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handle: asyncio.TimerHandle | None = None
-        self._pump: Callable[[], AsyncGenerator[Any, None] | None] = _nothing
+        self._pump: Callable[[], AsyncGenerator[Any, None] | None] | None = None
         self._started = 0.0
         self._until: float | None = None
         self._home: asyncio.Task[Any] | None = None
@@ -112,18 +112,20 @@ class Watchdog:
 
     def _begin(self, left: float | None = None) -> None:
         """Look again as soon as any limit may be over: an event may come at once, and `idle` count from then on."""
-        times = self._timeouts
-        due = [t for t in (times.first_content, times.idle, times.total, left) if t is not None]
-        loop, handle = self._loop, self._handle
-        if not due or loop is None:
+        loop, handle, times = self._loop, self._handle, self._timeouts
+        wait = left
+        for limit in () if times is UNTIMED else (times.first_content, times.idle, times.total):
+            if limit is not None and (wait is None or limit < wait):
+                wait = limit
+        if wait is None or loop is None:
             return
-        wait = max(min(due), 0.001)
+        due = loop.time() + max(wait, 0.001)
         if handle is not None:
-            if handle.when() <= loop.time() + wait:
+            if handle.when() <= due:
                 # It looks again in time by itself, and knows then what to look for.
                 return
             handle.cancel()
-        self._handle = loop.call_later(wait, self._tick)
+        self._handle = loop.call_at(due, self._tick)
 
     def stop(self) -> None:
         """Disarm it; an interruption that somebody else caught is taken back."""
@@ -136,8 +138,8 @@ class Watchdog:
 
     def waiting(self) -> bool:
         """Whether a task waits for the next event at this moment."""
-        pump = self._pump()
-        return pump is not None and cast("AsyncGeneratorType[Any, None]", pump).ag_running
+        pump: Any = None if self._pump is None else self._pump()
+        return pump is not None and pump.ag_running
 
     def _limit(self) -> tuple[float, str] | None:
         """In how many seconds from now what expires next, and its name."""
@@ -219,19 +221,15 @@ class Watchdog:
         return TransientError(f"time-out: {why}", code=code)
 
 
-def _nothing() -> None:
-    return None
-
-
 async def _pump(source: Any, fold: Fold, *, watch: Watchdog, together: bool) -> AsyncGenerator[Any, None]:
     """The events of a source, folded as they pass: each for itself, or texts as they came together."""
     loop = asyncio.get_running_loop()
     add, running_task, clock = fold.add, _running_task, monotonic
-    inner: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
-    batched = isinstance(inner, Batches)
+    batched = isinstance(source, Batches)
+    inner: Any = source.batches if batched else source if hasattr(source, "__anext__") else iterate(source)
     watch.start(loop)
     try:
-        async for item in cast("Batches", inner).batches if batched else inner:
+        async for item in inner:
             batch: Any = item if batched else (item if type(item) in EVENT_TYPES else to_event(item),)
             if together and fold.texts(batch):
                 yield batch
@@ -260,7 +258,9 @@ async def _pump(source: Any, fold: Fold, *, watch: Watchdog, together: bool) -> 
         raise
     finally:
         watch.stop()
-        await close(inner)
+        # A generator that has come to its end has nothing left to do.
+        if getattr(inner, "ag_frame", inner) is not None:
+            await close(inner)
 
 
 class EventStream:
@@ -275,13 +275,11 @@ class EventStream:
             restarts by itself.
     """
 
-    __slots__ = ("__weakref__", "_fold", "_pump", "_shared", "_source", "_watch")
+    __slots__ = ("__weakref__", "_fold", "_pump", "_source", "_timeouts", "_watch")
 
     def __init__(self, source: Any, timeouts: Timeouts | Watchdog | None = None) -> None:
         self._source: Any = source
-        self._fold = Fold()
-        self._shared = isinstance(timeouts, Watchdog)
-        self._watch = timeouts if isinstance(timeouts, Watchdog) else Watchdog(timeouts or _TIMEOUTS)
+        self._timeouts = timeouts
         self._pump: AsyncGenerator[Event, None] | None = None
 
     @staticmethod
@@ -292,22 +290,24 @@ class EventStream:
         """
         if not isinstance(stream, EventStream) or stream._pump is not None:
             return stream
-        return stream if stream._shared else stream._source
+        return stream if isinstance(stream._timeouts, Watchdog) else stream._source
 
     def _begun(self, *, together: bool = False) -> AsyncGenerator[Any, None]:
         pump = self._pump
         if pump is None:
-            source, self._source = self._source, None
-            pump = self._pump = _pump(source, self._fold, watch=self._watch, together=together)
-            self._watch.guard(pump)
+            source, times, self._source = self._source, self._timeouts, None
+            fold = self._fold = Fold()
+            watch = self._watch = times if isinstance(times, Watchdog) else Watchdog(times or _TIMEOUTS)
+            pump = self._pump = _pump(source, fold, watch=watch, together=together)
+            watch.guard(pump)
         return pump
 
     def __aiter__(self) -> AsyncIterator[Event]:
         # The generator itself, so that a loop takes each event without a call through this object.
-        pump = self._begun()
-        if self._watch.closing or cast("AsyncGeneratorType[Any, None]", pump).ag_frame is not None:
-            return pump
-        return _ended(self._fold) if self._fold.finish is None else pump
+        pump: Any = self._begun()
+        if self._watch.closing or pump.ag_frame is not None or self._fold.finish is not None:
+            return pump  # type: ignore[no-any-return]
+        return _ended(self._fold)
 
     def __anext__(self) -> Awaitable[Event]:
         return self._begun().__anext__()
@@ -329,8 +329,8 @@ class EventStream:
 
     async def aclose(self) -> None:
         """Close the connection; harmless twice, and from a task other than the reader's."""
-        watch, source = self._watch, self._source
-        pump = self._begun()
+        source, pump = self._source, self._begun()
+        watch = self._watch
         if self._fold.finish is None:
             watch.closing = True
         while watch.waiting():
@@ -341,7 +341,8 @@ class EventStream:
 
     def partial(self, error: TierError) -> StepResult:
         """What has arrived so far, as an "error-post" reply with this error."""
-        return self._fold.failed(error)
+        fold = Fold() if self._pump is None else self._fold
+        return fold.failed(error)
 
     async def result(self) -> StepResult:
         """Read to the end and return the whole reply; what was already read counts.
@@ -353,7 +354,7 @@ class EventStream:
             RuntimeError: somebody else is reading it.
         """
         try:
-            async for _ in self._begun():
+            async for _ in self._begun(together=True):
                 pass
         except Exception:
             if self._fold.broken is None:
@@ -375,7 +376,7 @@ class EventStream:
     def failure(self, error: Exception) -> TierError:
         """The classified form of what a read of this stream raised, with what had arrived as its `partial`."""
         failure = classify(error)
-        if self._fold.has_content:
+        if self._pump is not None and self._fold.has_content:
             # Whatever stands there already is of an inner layer, or of another call that raised the same object.
             failure.partial = self._fold.failed(failure)
         return failure
