@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from types import TracebackType
+from types import TracebackType, coroutine
 from typing import Any
 
 from isthmus.adapters.base import is_heard, observed
+from isthmus.chain.asking import asked, later
 from isthmus.chain.budget import Account, Budget, Spending
 from isthmus.chain.call import ChainCall
 from isthmus.chain.context import ContextPolicy
@@ -20,9 +21,8 @@ from isthmus.chain.tier import Member
 from isthmus.errors import InvalidRequestError, ProtocolError, TierError
 from isthmus.models.batches import Batches
 from isthmus.models.contract import GenerateContext, Timeouts
-from isthmus.models.events import Event, Finish, Reasoning, StepResult, Text
-from isthmus.models.fold import classify, close, iterate, uninvited
-from isthmus.models.normalise import to_step_result
+from isthmus.models.events import Event, StepResult, Text
+from isthmus.models.fold import classify, close, uninvited
 from isthmus.models.steering import Steerable, SteeringInput, SteeringReceipt
 from isthmus.models.stream import UNTIMED, EventStream, Watchdog
 from isthmus.observability.scope import under
@@ -77,8 +77,7 @@ class Chain:
     @property
     def supports(self) -> frozenset[str]:
         """What all of its tiers can do."""
-        first, *others = (member.supports for member in self._setup.members)
-        return first.intersection(*others)
+        return self._setup.supports
 
     @property
     def served(self) -> str | None:
@@ -219,22 +218,26 @@ def _too_small(setup: Setup, request: GenerateContext) -> Iterator[str]:
 
 async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Event], None]:
     call.begin()
-    drain = call.drain()
-    measured = bool(call.accounts)
+    drain, measured = call.drain, bool(call.accounts)
     try:
         while True:
-            if due := _drained(call.due(), drain):
+            if call.due and (due := _drained(call.said(), drain)):
                 yield due
-            if call.over or not await _ready(call, watch):
+            if call.over or not await call.ready(watch):
                 return
-            if begun := call.due():
-                yield begun
+            if call.due:
+                yield call.said()
             inner: Any = None
             fresh = True
             try:
-                inner = await _open(call, watch)
+                run, adapter = call.run, call.member.adapter
+                watch.restart(call.setup.timeouts or getattr(adapter, "timeouts", None) or _TIMEOUTS, call.left())
+                run.active = await run.target(call.index, adapter) if run.scoped else adapter
+                inner = _opened(call, watch)
                 batched = isinstance(inner, Batches)
-                async for item in inner.batches if batched else inner:
+                if batched:
+                    inner = inner.batches
+                async for item in inner:
                     batch = item if batched else (item,)
                     texts = [event.text for event in batch if type(event) is Text and type(event.text) is str]
                     if len(texts) == len(batch) and (drain is None or drain.passes(batch, texts)):
@@ -280,33 +283,24 @@ def _drained(events: Iterable[Event], drain: Drain | None) -> list[Event]:
 def _taken(call: ChainCall, batch: Iterable[Any], drain: Drain | None) -> tuple[list[Event], Exception | None]:
     """What a chain shows of the events that came together, up to its end or to what is wrong with one."""
     shown: list[Event] = []
+    trying = call.trying
     try:
         for event in batch:
             if type(event) is Text and type(event.text) is str:
                 if event.text:
                     call.commit()
-                call.trying.written += len(event.text)
+                trying.written += len(event.text)
             else:
                 event = call.take(event)
-            shown += _drained((event,), drain)
+            if drain is None:
+                shown.append(event)
+            else:
+                shown += drain.take(event)
             if call.over:
                 break
     except Exception as error:
         return shown, error
     return shown, None
-
-
-async def _ready(call: ChainCall, watch: Watchdog) -> bool:
-    """Wait until a try may begin; False when the call is over."""
-    while True:
-        watch.rest(call.left())
-        try:
-            return await call.ready()
-        except asyncio.CancelledError:
-            late = watch.overdue()
-            if late is None:
-                raise
-            call.fail(late)
 
 
 def _failed(call: ChainCall, error: TierError, *, late: bool) -> None:
@@ -315,66 +309,48 @@ def _failed(call: ChainCall, error: TierError, *, late: bool) -> None:
         call.fail(error)
 
 
-async def _open(call: ChainCall, watch: Watchdog) -> AsyncIterator[Any]:
-    """Begin a try: one bare iterator, whatever the tier returns."""
-    ctx = call.trying.ctx
-    adapter = call.member.adapter
-    watch.restart(call.setup.timeouts or getattr(adapter, "timeouts", None) or _TIMEOUTS, call.left())
-    target = call.run.active = await call.run.target(call.index, adapter)
-    if call.attempt is None:
+def _opened(call: ChainCall, watch: Watchdog) -> AsyncIterator[Any]:
+    """A try that begins: one bare iterator, whatever the tier returns."""
+    target, ctx = call.run.active, call.trying.ctx
+    if call.teller.attempt is None:
         return _reached(target, ctx, watch=watch, call=call)
-    with under(call.attempt):
+    with under(call.teller.attempt):
         if isinstance(target, Chain) or is_heard(target):
             return _reached(target, ctx, watch=watch, call=call)
-        begun: AsyncIterator[Any] = observed(_later(target, ctx), target, ctx=ctx)
+        begun: AsyncIterator[Any] = observed(later(target, ctx), target, ctx=ctx)
         return begun
 
 
 def _reached(target: Any, ctx: GenerateContext, *, watch: Watchdog, call: ChainCall) -> AsyncIterator[Any]:
     # A chain restarts the watchdog for each of its own tries.
-    return target._events(ctx, watch, call) if isinstance(target, Chain) else _asked(target, ctx)
+    return target._events(ctx, watch, call) if isinstance(target, Chain) else asked(target, ctx)
 
 
-def _asked(target: Any, ctx: GenerateContext) -> AsyncIterator[Any]:
-    stream = getattr(target, "stream", None)
-    source = EventStream.bare(stream(ctx)) if callable(stream) else _whole(target.generate, ctx)
-    begun: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
-    return begun
-
-
-async def _later(target: Any, ctx: GenerateContext) -> AsyncIterator[Any]:
-    """The same, asked with the first step: what a plain function does at once is part of the call too."""
-    inner = _asked(target, ctx)
+@coroutine
+def _soon(step: Awaitable[Any], watch: Watchdog) -> Generator[Any, None, Any]:
+    """Take a step, and time it from its first wait on: a timer costs more than a step that never waits."""
+    steps: Any = step.__await__()
     try:
-        async for event in inner:
-            yield event
-    finally:
-        await close(inner)
-
-
-async def _whole(generate: Any, ctx: GenerateContext) -> AsyncIterator[Event]:
-    """The events of a reply that comes whole."""
-    result = generate(ctx)
-    if hasattr(result, "__await__"):
-        result = await result
-    reply = to_step_result(result)
-    for block in reply.native:
-        if block is not reply.message:
-            yield block
-    if reply.reasoning:
-        yield Reasoning(reply.reasoning)
-    for event in reply.events:
-        yield event
-    yield Finish(reply.finish, reply.usage, reply.raw_reason, reply.error, reply.message, reply.notes)
+        awaited = next(steps)
+        watch.restart(_GRACE)
+        while True:
+            try:
+                yield awaited
+            except BaseException as error:
+                awaited = steps.throw(error)
+            else:
+                awaited = next(steps)
+    except StopIteration as end:
+        return end.value
 
 
 async def _settle(inner: Any, call: ChainCall, watch: Watchdog) -> None:
     """Let a tier end by itself, soon, once its finish is through; whatever it still does changes nothing."""
-    watch.restart(_GRACE)
     try:
-        async for extra in inner:
-            _log.warning("chain: tier %s went on after its finish: %r was dropped", call.member.id, type(extra))
-            return
+        extra = await _soon(inner.__aiter__().__anext__(), watch)
+        _log.warning("chain: tier %s went on after its finish: %r was dropped", call.member.id, type(extra))
+    except StopAsyncIteration:
+        return
     except asyncio.CancelledError:
         if watch.overdue() is None:
             raise

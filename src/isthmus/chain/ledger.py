@@ -91,6 +91,17 @@ def total_cost(attempts: Iterable[Attempt]) -> Decimal | None:
     return sum(known, Decimal(0)) if known and len(known) == len(costs) else None
 
 
+class _Opened:
+    """The runs of the tiers."""
+
+    __slots__ = ("lock", "stack", "targets")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.stack = AsyncExitStack()
+        self.targets: dict[int, Any] = {}
+
+
 @dataclass(slots=True, kw_only=True)
 class Run:
     """The memory of a run, or, where none was opened, of a single call.
@@ -113,26 +124,28 @@ class Run:
     served: str | None = None
     steps: int = 0
     attempts: list[Attempt] = field(default_factory=list)
-    number: int = field(default_factory=lambda: next(_numbers))
+    number: int = field(default_factory=_numbers.__next__)
     active: Any = None
     held: bool = False
-    _targets: dict[int, Any] = field(default_factory=dict)
-    _stack: AsyncExitStack | None = None
-    _lock: asyncio.Lock | None = None
+    _opened: _Opened | None = None
 
     async def target(self, index: int, adapter: Any) -> Any:
-        """What to call for a tier: in a run its own run, opened when it is first needed; else the tier itself."""
-        if not self.scoped or not hasattr(adapter, "open_run"):
+        """What to call for a tier in a run: its own run, opened when it is first needed."""
+        opened = self._opened
+        if opened is not None and index in opened.targets:
+            return opened.targets[index]
+        own = getattr(adapter, "open_run", None)
+        if own is None or hasattr(own, "_isthmus_default"):
             return adapter
-        if self._lock is None or self._stack is None:
-            self._lock, self._stack = asyncio.Lock(), AsyncExitStack()
-        async with self._lock:
-            if index not in self._targets:
-                self._targets[index] = await self._stack.enter_async_context(adapter.open_run())
-        return self._targets[index]
+        if opened is None:
+            opened = self._opened = _Opened()
+        async with opened.lock:
+            if index not in opened.targets:
+                opened.targets[index] = await opened.stack.enter_async_context(own())
+        return opened.targets[index]
 
     async def aclose(self) -> None:
         """Close the tiers' runs."""
-        if self._stack is not None:
-            await self._stack.aclose()
-        self._targets.clear()
+        if self._opened is not None:
+            await self._opened.stack.aclose()
+            self._opened.targets.clear()

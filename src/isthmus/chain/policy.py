@@ -47,6 +47,11 @@ class Phase(StrEnum):
     ABORTED = "aborted"
 
 
+# A member looked up in its class takes longer than a call, and every move looks up several.
+SELECT, PREPARE, ATTEMPT, BACKOFF, COMMITTED, DONE, EXHAUSTED, FAILED, ABORTED = Phase
+OPEN = (SELECT, PREPARE, ATTEMPT, BACKOFF, COMMITTED)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """What the definition of a chain fixes, one entry a tier where it is a tuple.
@@ -84,10 +89,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         smaller: whether the request is to be rendered smaller than the tier's window asks for.
         lacking: why the first tier that could not be afforded was passed over.
         forced: whether tiers are tried though they are to be left alone.
+        quiet: whether nobody listens, so that what goes well need not be told.
     """
 
     todo: tuple[int, ...]
-    phase: Phase = Phase.SELECT
+    phase: Phase = SELECT
     attempt: int = 0
     tries: int = 0
     above: int | None = None
@@ -98,6 +104,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     smaller: bool = False
     lacking: CutReason | None = None
     forced: bool = False
+    quiet: bool = False
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -144,16 +151,18 @@ def _select(rules: Rules, state: State, event: Go) -> Move:
         effects.append(Report("tier.forced", {"tier": rules.ids[todo[0]]}))
     if not todo:
         return _nothing_left(replace(state, todo=()), effects)
-    tier = rules.ids[todo[0]]
-    if state.failed_on is not None:
-        effects.append(Report("tier.fallback", {"origin": rules.ids[state.failed_on], "tier": tier}))
-    effects.append(Report("tier.selected", {"tier": tier}))
-    chosen = replace(state, phase=Phase.PREPARE, todo=todo, attempt=0, smaller=False, failed_on=None)
+    if not state.quiet:
+        tier = rules.ids[todo[0]]
+        if state.failed_on is not None:
+            effects.append(Report("tier.fallback", {"origin": rules.ids[state.failed_on], "tier": tier}))
+        effects.append(Report("tier.selected", {"tier": tier}))
+    chosen = replace(state, phase=PREPARE, todo=todo, attempt=0, smaller=False, failed_on=None)
     return chosen, tuple(effects)
 
 
 def _passed_over(rules: Rules, state: State, tier: int, cooling: frozenset[int]) -> str | None:
-    if not _fits(rules.windows[tier], state.above):
+    window = rules.windows[tier]
+    if state.above is not None and window is not None and window <= state.above:
         return str(CutReason.WINDOW)
     return "cooling" if tier in cooling and not state.forced else None
 
@@ -162,14 +171,14 @@ def _nothing_left(state: State, effects: list[Effect]) -> Move:
     reason = state.lacking
     if reason is None or (reason is CutReason.WINDOW and state.tries):
         effects.append(Report("chain.exhausted", {"attempts": state.tries}))
-        return replace(state, phase=Phase.EXHAUSTED), tuple(effects)
+        return replace(state, phase=EXHAUSTED), tuple(effects)
     if reason is CutReason.WINDOW:
         error = ChainCut("the prompt fits the window of no tier: shorten it, or add a tier with a larger one", reason)
     else:
         error = ChainCut(f"{reason}: what is left is too little for another try: raise the budget", reason)
         effects.append(Report("budget.exceeded", {"reason": str(reason)}))
     effects.append(_given_up(state, error))
-    return replace(state, phase=Phase.FAILED, error=error), tuple(effects)
+    return replace(state, phase=FAILED, error=error), tuple(effects)
 
 
 def _given_up(state: State, error: TierError) -> Report:
@@ -179,18 +188,12 @@ def _given_up(state: State, error: TierError) -> Report:
     return Report("chain.failed", fields)
 
 
-def _fits(window: int | None, above: int | None) -> bool:
-    return window is None or above is None or window > above
-
-
 def _ready(rules: Rules, state: State, event: Ready) -> Move:
-    effects: list[Effect] = []
-    tries = state.tries + 1
-    if state.shown:
-        effects.append(Forget(tries))
-    attempt = state.attempt + 1
-    effects.append(Report("attempt.started", {"tier": rules.ids[state.todo[0]], "attempt": attempt}))
-    return replace(state, phase=Phase.ATTEMPT, attempt=attempt, tries=tries, shown=False), tuple(effects)
+    tries, attempt = state.tries + 1, state.attempt + 1
+    effects: tuple[Effect, ...] = (Forget(tries),) if state.shown else ()
+    if not state.quiet:
+        effects += (Report("attempt.started", {"tier": rules.ids[state.todo[0]], "attempt": attempt}),)
+    return replace(state, phase=ATTEMPT, attempt=attempt, tries=tries, shown=False), effects
 
 
 def _unfit(rules: Rules, state: State, event: Unfit) -> Move:
@@ -200,7 +203,7 @@ def _unfit(rules: Rules, state: State, event: Unfit) -> Move:
     above = state.above
     if event.reason is CutReason.WINDOW:
         above = _wider(above, rules.windows[state.todo[0]])
-    passed = replace(state, phase=Phase.SELECT, todo=state.todo[1:], lacking=first, above=above)
+    passed = replace(state, phase=SELECT, todo=state.todo[1:], lacking=first, above=above)
     return replace(passed, failed_on=state.todo[0] if state.smaller else None), (report,)
 
 
@@ -209,18 +212,22 @@ def _wider(above: int | None, window: int | None) -> int | None:
 
 
 def _content(rules: Rules, state: State, event: Content) -> Move:
-    fields = {"tier": rules.ids[state.todo[0]], "attempt": state.attempt, "seconds": event.seconds}
-    return replace(state, phase=Phase.COMMITTED), (Report("attempt.committed", fields),)
+    committed = replace(state, phase=COMMITTED)
+    if state.quiet:
+        return committed, ()
+    return committed, (Report("attempt.committed", {**_try(rules, state), "seconds": event.seconds}),)
 
 
 def _ended(rules: Rules, state: State, event: Ended) -> Move:
-    tier = rules.ids[state.todo[0]]
-    fields: dict[str, Any] = {"tier": tier, "attempt": state.attempt, "finish": event.finish}
-    fields.update(seconds=event.seconds, usage=event.usage, cost=event.cost)
-    if state.phase is Phase.ATTEMPT:
+    done = replace(state, phase=DONE, error=event.error)
+    if state.quiet:
+        return done, ()
+    fields = {**_try(rules, state), "finish": event.finish, "seconds": event.seconds}
+    fields.update(usage=event.usage, cost=event.cost)
+    if state.phase is ATTEMPT:
         fields["empty"] = True
-    over = Report("chain.finished", {"tier": tier, "finish": event.finish, "attempts": state.tries})
-    return replace(state, phase=Phase.DONE, error=event.error), (Report("attempt.finished", fields), over)
+    over = Report("chain.finished", {"tier": fields["tier"], "finish": event.finish, "attempts": state.tries})
+    return done, (Report("attempt.finished", fields), over)
 
 
 def _failed(rules: Rules, state: State, event: Failed) -> Move:
@@ -228,7 +235,7 @@ def _failed(rules: Rules, state: State, event: Failed) -> Move:
     state = replace(state, error=error, shown=state.shown or event.shown)
     if _ends(error, rules):
         effects = (_failure(rules, state, event, "stop"), _given_up(state, error))
-        return replace(state, phase=Phase.FAILED), effects
+        return replace(state, phase=FAILED), effects
     delay = None
     if not rules.owns_retries[tier] and not (event.cooled and len(state.todo) > 1):
         delay = rules.retry.after(error, state.attempt, rng=lambda: event.luck)
@@ -237,10 +244,10 @@ def _failed(rules: Rules, state: State, event: Failed) -> Move:
     above = state.above
     if error.error_class == ErrorClass.OVERFLOW:
         if rules.renders and not state.smaller:
-            again = replace(state, phase=Phase.PREPARE, smaller=True)
+            again = replace(state, phase=PREPARE, smaller=True)
             return again, (_failure(rules, state, event, "rerender"),)
         above = _wider(above, rules.windows[tier])
-    given_up = replace(state, phase=Phase.SELECT, todo=state.todo[1:], above=above, failed_on=tier)
+    given_up = replace(state, phase=SELECT, todo=state.todo[1:], above=above, failed_on=tier)
     if isinstance(error, ChainCut) and state.lacking is None:
         # A chain among the tiers came to the end of a budget: its own, or this one's.
         given_up = replace(given_up, lacking=error.reason)
@@ -260,38 +267,38 @@ def _retry(rules: Rules, state: State, event: Failed, *, delay: float) -> Move:
     effects: tuple[Effect, ...] = (_failure(rules, state, event, "retry"), wait)
     if state.shown:
         effects = (*effects, Forget(state.tries + 1))
-    return replace(state, phase=Phase.BACKOFF, delay=delay, shown=False), effects
+    return replace(state, phase=BACKOFF, delay=delay, shown=False), effects
 
 
 def _passed_on(rules: Rules, state: State, event: Failed) -> Move:
     finish = {"tier": rules.ids[state.todo[0]], "finish": "error-post", "attempts": state.tries}
     effects = (_failure(rules, state, event, "passthrough"), Report("chain.finished", finish))
-    return replace(state, phase=Phase.DONE, error=event.error), effects
+    return replace(state, phase=DONE, error=event.error), effects
 
 
 def _woke(rules: Rules, state: State, event: Woke) -> Move:
     report = Report("retry.started", {"tier": rules.ids[state.todo[0]], "attempt": state.attempt + 1})
-    return replace(state, phase=Phase.PREPARE), (report,)
+    return replace(state, phase=PREPARE), (report,)
 
 
 def _lapsed(rules: Rules, state: State, event: Lapsed) -> Move:
     error = event.error
-    committed = state.phase is Phase.COMMITTED
+    committed = state.phase is COMMITTED
     effects: list[Effect] = []
-    if committed or state.phase is Phase.ATTEMPT:
+    if committed or state.phase is ATTEMPT:
         failure = Failed(error, event.seconds)
         effects.append(_failure(rules, state, failure, "passthrough" if committed else "stop"))
     if error.reason is not CutReason.DEADLINE:
         effects.append(Report("budget.exceeded", {"reason": str(error.reason)}))
     content = "post" if committed else "pre"
     effects.append(Report("chain.deadline", {"reason": str(error.reason), "content": content, "attempts": state.tries}))
-    return replace(state, phase=Phase.DONE if committed else Phase.FAILED, error=error), tuple(effects)
+    return replace(state, phase=DONE if committed else FAILED, error=error), tuple(effects)
 
 
 def _aborted(rules: Rules, state: State, event: Aborted) -> Move:
     over = Report("chain.aborted", {"attempts": state.tries})
-    gone = replace(state, phase=Phase.ABORTED)
-    if state.phase in (Phase.ATTEMPT, Phase.COMMITTED):
+    gone = replace(state, phase=ABORTED)
+    if state.phase in (ATTEMPT, COMMITTED):
         return gone, (Report("attempt.cancelled", _try(rules, state)), over)
     return gone, (over,)
 
@@ -308,23 +315,22 @@ def _failure(rules: Rules, state: State, event: Failed, then: str) -> Report:
         "status": error.status,
         "message": error.message,
         "seconds": event.seconds,
-        "content": "post" if state.phase is Phase.COMMITTED else "pre",
+        "content": "post" if state.phase is COMMITTED else "pre",
         "next": then,
     }
     return Report("attempt.failed", fields, error.error_class in _LOUD)
 
 
-_OPEN = (Phase.SELECT, Phase.PREPARE, Phase.ATTEMPT, Phase.BACKOFF, Phase.COMMITTED)
 _TABLE: dict[tuple[Phase, type[Any]], Callable[[Rules, State, Any], Move]] = {
-    (Phase.SELECT, Go): _select,
-    (Phase.PREPARE, Ready): _ready,
-    (Phase.PREPARE, Unfit): _unfit,
-    (Phase.ATTEMPT, Content): _content,
-    (Phase.ATTEMPT, Ended): _ended,
-    (Phase.ATTEMPT, Failed): _failed,
-    (Phase.BACKOFF, Woke): _woke,
-    (Phase.COMMITTED, Ended): _ended,
-    (Phase.COMMITTED, Failed): _passed_on,
-    **{(phase, Lapsed): _lapsed for phase in _OPEN},
-    **{(phase, Aborted): _aborted for phase in _OPEN},
+    (SELECT, Go): _select,
+    (PREPARE, Ready): _ready,
+    (PREPARE, Unfit): _unfit,
+    (ATTEMPT, Content): _content,
+    (ATTEMPT, Ended): _ended,
+    (ATTEMPT, Failed): _failed,
+    (BACKOFF, Woke): _woke,
+    (COMMITTED, Ended): _ended,
+    (COMMITTED, Failed): _passed_on,
+    **{(phase, Lapsed): _lapsed for phase in OPEN},
+    **{(phase, Aborted): _aborted for phase in OPEN},
 }

@@ -18,27 +18,27 @@ _KNOWN = frozenset(hooks.ChainEvent.__dataclass_fields__)
 
 
 class Teller:
-    """Numbers the records of one call.
+    """Numbers the records of one call; one to which nobody listens may be that of any number of calls.
 
     Args:
         chain: the chain's id.
         run: the run's number.
         step: which call of its run it is.
+        heard: whether anybody listened when the call began.
     """
 
     __slots__ = ("_call", "_chain", "_op", "_run", "_seq", "_step", "attempt", "heard")
 
-    def __init__(self, chain: str, run: int, *, step: int) -> None:
+    def __init__(self, chain: str, run: int = 0, *, step: int = 0, heard: bool = False) -> None:
         self._chain = chain
         self._run = run
         self._step = step
         self._call = next(_numbers)
         self._seq = 0
-        self.heard = hooks.listening()
-        """Whether anybody listened when the call began."""
-        self._op = Operation() if self.heard else None
+        self.heard = heard
+        self._op = Operation() if heard else None
         self.attempt: Operation | None = None
-        """The try that began last."""
+        """The try that began last; None where nobody listens."""
 
     def tell(self, kind: str, fields: Mapping[str, Any], *, loud: bool = False) -> None:
         """Make one record of a type; fields that no record has go to its `detail`."""

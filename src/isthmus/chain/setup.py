@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from isthmus.chain.budget import Budget
 from isthmus.chain.health import Health
 from isthmus.chain.policy import Rules
 from isthmus.chain.prices import Prices
+from isthmus.chain.report import Teller
 from isthmus.chain.seams import Markers, Renderer
 from isthmus.chain.tier import Member, lacking
 from isthmus.errors import InvalidRequestError
@@ -18,6 +20,7 @@ from isthmus.models.reading import media_needs
 from isthmus.models.retry import Clock
 
 _NOTHING: frozenset[str] = frozenset()
+_TEXT = (str, type(None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +40,26 @@ class Setup:
     limits: tuple[RateLimiter | None, ...] = ()
     context: Renderer | None = None
     markers: Markers | None = None
+    supports: frozenset[str] = field(init=False)
+    """What all members can do."""
+    orders: tuple[tuple[int, ...], ...] = field(init=False)
+    """By the member that comes first, the order in which they are tried."""
+    silent: Teller = field(init=False)
+    """The teller of all calls to which nobody listens."""
+
+    def __post_init__(self) -> None:
+        places = range(len(self.members))
+        set_field = partial(object.__setattr__, self)
+        set_field("supports", frozenset.intersection(*[each.supports for each in self.members]))
+        set_field("orders", tuple((*places[first:], *places[:first]) for first in places))
+        set_field("silent", Teller(self.id))
 
 
 def needs(ctx: GenerateContext) -> frozenset[str]:
     """What a request asks of a model, in the words of `supports`."""
-    wanted = media_needs(ctx.messages)
+    # Of a transcript most is plain text, which asks for nothing.
+    rich = [each for each in ctx.messages if type(each) is not dict or type(each.get("content")) not in _TEXT]
+    wanted: set[str] = media_needs(rich) if rich else set()
     if not wanted and not ctx.tools and ctx.output is None:
         return _NOTHING
     if ctx.tools:

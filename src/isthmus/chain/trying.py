@@ -32,7 +32,7 @@ class End(msgspec.Struct, frozen=True):
 class Try:
     """What is kept of the try that is under way.
 
-    Args:
+    Attributes:
         member: the tier.
         ctx: the request, rendered for it.
         notes: what was changed on the way.
@@ -54,10 +54,11 @@ class Try:
         "written",
     )
 
-    def __init__(self, member: Member, ctx: GenerateContext, *, notes: tuple[Note, ...] = ()) -> None:
-        self.member = member
-        self.ctx = ctx
-        self.notes = notes
+    member: Member
+    ctx: GenerateContext
+    notes: tuple[Note, ...]
+
+    def __init__(self) -> None:
         self.fold = Fold()
         self.began = 0.0
         self.wait = 0.0
@@ -115,8 +116,8 @@ class Try:
 
     def record(self, end: End, attempt: int, *, seconds: float, prices: Prices | None) -> Attempt:
         """The try as the ledger has it."""
-        inner = () if self.inner is None else self.inner.attempts
-        cost = total_cost(inner)
+        inner: tuple[Attempt, ...] = () if self.inner is None else self.inner.attempts
+        cost = total_cost(inner) if inner else None
         if prices is not None and not inner:
             cost = prices.cost(self.member, end.usage)
         return Attempt(
@@ -160,9 +161,10 @@ class Try:
             usage: the tokens that it spent.
             known: whether it came to an end that says something about the tier.
         """
-        limiter, self._limiter = self._limiter, None
+        limiter = self._limiter
         if limiter is None:
             return
+        self._limiter = None
         tokens = None if usage is None else (usage.prompt_tokens or 0) + (usage.output_tokens or 0)
         if tokens:
             limiter.record_usage(tokens)
