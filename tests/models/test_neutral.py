@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from isthmus.errors import InvalidRequestError
@@ -166,7 +166,18 @@ def test_native_items_alone_are_nothing_to_another_provider(message: Any, words:
     check_projection({"role": "user", "content": "", "openai_responses_input": []}, "messages[0]")
 
 
+def _tool(*content: Any) -> list[dict[str, Any]]:
+    return [{"role": "tool", "tool_call_id": "c", "content": list(content)}]
+
+
+def _document(kind: str) -> dict[str, Any]:
+    return {"type": "document", "source": {"type": "base64", "media_type": kind, "data": "AAAA"}}
+
+
 @settings(max_examples=120, deadline=None)
+@example(_tool(_document("0")))
+@example(_tool(_document("text/plain; charset=utf-8")))
+@example(_tool({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "my format"}}))
 @given(st.lists(MESSAGES, max_size=4))
 def test_projecting_twice_changes_nothing(messages: list[dict[str, Any]]) -> None:
     """Whatever the history: it is refused, or its projection is projected to itself without a note; F22: unchanged."""

@@ -9,7 +9,8 @@ from urllib.parse import unquote_to_bytes
 
 PDF = "application/pdf"
 
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[\w.+-]+=[^;,]*)*)(;base64)?,", re.I)
+MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
+_DATA_URL = re.compile(rf"data:({MEDIA_TYPE.pattern})?((?:;[\w.+-]+=[^;,]*)*)(;base64)?,", re.I)
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -109,6 +110,20 @@ class Media:
         if data is None:
             return self.url
         return f"data:{self.media_type or ('text/plain' if self.text is not None else '')};base64,{data}"
+
+
+def declared_type(said: object) -> str | None:
+    """A media type that somebody declared, without parameters; None where it is no text, or empty.
+
+    Raises:
+        ValueError: it is no media type.
+    """
+    if not isinstance(said, str) or not said:
+        return None
+    bare = said.partition(";")[0].strip()
+    if not MEDIA_TYPE.fullmatch(bare):
+        raise ValueError(f"media_type must be like 'image/png', not {said!r}")
+    return bare
 
 
 def named(name: str | None) -> str | None:

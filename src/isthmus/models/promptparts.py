@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import binascii
-import re
 from base64 import b64decode
 from typing import Any, TypeAlias
 
 import msgspec
 
 from isthmus.errors import PromptError
-
-_MEDIA = re.compile(r"[\w.+-]+/[\w.+-]+")
+from isthmus.models.media import MEDIA_TYPE
 
 
 class TextPart(msgspec.Struct, frozen=True):
@@ -78,7 +76,7 @@ Part: TypeAlias = TextPart | ImagePart | FilePart
 
 def _check_data(part: ImagePart | FilePart) -> None:
     where, data, media = type(part).__name__, part.base64_data, part.media_type
-    if not _MEDIA.fullmatch(str(media)):
+    if not MEDIA_TYPE.fullmatch(str(media)):
         raise PromptError(f"{where}.media_type: must be like 'image/png', not {media!r}")
     kind = type(data).__name__
     if kind != "str":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from isthmus.models.media import Media, from_base64, from_url, named
+from isthmus.models.media import Media, declared_type, from_base64, from_url, named
 from isthmus.models.messages import sendable
 from isthmus.models.parts import (
     AudioContent,
@@ -133,7 +133,7 @@ def _sound(part: Mapping[str, Any]) -> Content:
     if not isinstance(given, Mapping) or not isinstance(given.get("data"), str) or not given["data"]:
         raise ValueError("an input_audio part needs input_audio with data (base64) and format")
     kind = given.get("format")
-    declared = f"audio/{_AUDIO.get(kind, kind)}" if isinstance(kind, str) and kind else None
+    declared = declared_type(f"audio/{_AUDIO.get(kind, kind)}") if isinstance(kind, str) and kind else None
     return _by_media(from_base64(given["data"], declared), AudioContent)
 
 
@@ -142,8 +142,7 @@ def _sourced(part: Mapping[str, Any]) -> Content:
     kind = _MEANT[part["type"]]
     source = part.get("source")
     held: Mapping[str, Any] = source if isinstance(source, Mapping) else part
-    declared = held.get("media_type") or held.get("mimeType") or held.get("mime_type")
-    declared = declared if isinstance(declared, str) else None
+    declared = declared_type(held.get("media_type") or held.get("mimeType") or held.get("mime_type"))
     name = part.get("title") or part.get("filename")
     name = name if isinstance(name, str) else None
     if isinstance(held.get("file_id"), str):
