@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from isthmus.errors import ProtocolError
 from isthmus.secret import redact
+from isthmus.wire.frame import Frame
 
 _EXCERPT = 300
 _BINARY_TYPE = "application/vnd.amazon.eventstream"
@@ -21,7 +22,32 @@ def too_large(limit: int) -> ProtocolError:
     return ProtocolError(f"the reply has more than {limit} bytes: is max_reply_bytes right?")
 
 
-async def first_bytes(content_type: str, chunks: AsyncIterator[bytes], *, limit: int) -> bytes:
+class Document:
+    """Keeps the bytes of one document: a parser whose one frame is all of them."""
+
+    __slots__ = ("_pieces",)
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Nothing is complete yet."""
+        self._pieces.append(data)
+        return []
+
+    def close(self) -> list[Frame]:
+        """All of it, which is not kept any longer."""
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        return [Frame(data)]
+
+
+def media_type(content_type: str) -> str:
+    """What a header says that a body is, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+async def first_bytes(kind: str, chunks: AsyncIterator[bytes], *, limit: int) -> bytes:
     """As many of a body's first bytes as tell what it is; the iterator goes on after them.
 
     Raises:
@@ -34,13 +60,13 @@ async def first_bytes(content_type: str, chunks: AsyncIterator[bytes], *, limit:
         if size > limit:
             raise too_large(limit)
         start = (start + chunk).lstrip(_BLANK)
-        if len(start) >= _TELLING or _kind(content_type) in _STREAM_TYPES:
+        if len(start) >= _TELLING or kind in _STREAM_TYPES:
             break
     return b"".join(pieces)
 
 
 def is_document(
-    content_type: str,
+    kind: str,
     first: bytes,
     *,
     streamed: bool,
@@ -51,7 +77,7 @@ def is_document(
     """Whether a body is one JSON document rather than a stream: what it is decides, not what was asked for.
 
     Args:
-        content_type: the header.
+        kind: its media type.
         first: what `first_bytes` gave.
         streamed: whether a stream was asked for.
         framing: "sse", "ndjson" or "eventstream".
@@ -61,16 +87,15 @@ def is_document(
     Raises:
         ProtocolError: it is neither.
     """
-    kind, start = _kind(content_type), first.lstrip(_BLANK)
-    declared, braced = kind in _STREAM_TYPES, start[:1] in (b"{", b"[")
-    if framing == "eventstream" and not braced:
+    start = first.lstrip(_BLANK)
+    if start[:1] in (b"{", b"["):
+        lines = kind in _STREAM_TYPES or (framing == "ndjson" and kind != "application/json")
+        return not (streamed and lines)
+    if framing == "eventstream":
         # A message begins with its length, which is far below 2**24: with a zero byte.
         known = kind == _BINARY_TYPE or first[:1] in (b"", b"\0")
-    elif braced:
-        lines = declared or (framing == "ndjson" and kind != "application/json")
-        return not (streamed and lines)
     else:
-        known = declared or not start or _LIKE_A_STREAM.match(start) is not None
+        known = kind in _STREAM_TYPES or not start or _LIKE_A_STREAM.match(start) is not None
     if known:
         return False
     excerpt = redact(start[:_EXCERPT].decode("utf-8", "replace"), secrets)
@@ -79,7 +104,3 @@ def is_document(
         status=status,
         body=excerpt,
     )
-
-
-def _kind(content_type: str) -> str:
-    return content_type.split(";")[0].strip().lower()

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from isthmus.adapters.adjust import with_own
 from isthmus.adapters.base import ModelAdapter
-from isthmus.adapters.bodies import first_bytes, is_document, too_large
+from isthmus.adapters.bodies import Document, first_bytes, is_document, media_type, too_large
 from isthmus.adapters.codec import Codec, Decoder, Reply, Request, Transport
 from isthmus.adapters.observed import told
 from isthmus.errors import ErrorClass, InvalidRequestError, ProtocolError, TierError, TransientError
@@ -32,7 +32,7 @@ _NOT_HERE = (404, 405)
 _EXCERPT = 300
 _MOST_ASKED = 8
 _EMPTY = GenerateContext()
-_Parser: TypeAlias = SSEParser | NDJSONParser | EventStreamParser
+_Parser: TypeAlias = SSEParser | NDJSONParser | EventStreamParser | Document
 _PARSERS: Mapping[str, Callable[[int], _Parser]] = {
     "sse": SSEParser,
     "ndjson": NDJSONParser,
@@ -80,6 +80,7 @@ class WireAdapter(ModelAdapter):
     transport: Transport
     keys: Keys
     base_url: str
+    _last_url: tuple[str, str, Address] = ("", "", Address(""))
 
     def _wire(self, codec: Codec, transport: Transport, keys: Keys, base_url: str) -> None:
         self.codec, self.transport, self.keys, self.base_url = codec, transport, keys, Address(base_url.rstrip("/"))
@@ -108,6 +109,8 @@ class WireAdapter(ModelAdapter):
         try:
             async for batch in batches:
                 fold.extend(batch)
+                if fold.finish is not None:
+                    break
         finally:
             await batches.aclose()
             # What arrived may repeat the key, and an error keeps this frame.
@@ -135,21 +138,20 @@ class WireAdapter(ModelAdapter):
             hooks.emit(hooks.WireSent(method=call.method, url=clean_url(url), headers=sent, body=call.body))
         return self.transport.open(url, call, headers=headers)
 
-    async def _accepted(self, reply: Reply, request: Request, *, last: bool) -> bool:
-        """Whether the status says success; False for a 401 that a new key may mend.
+    def _tell(self, reply: Reply, request: Request) -> None:
+        """Tell those who listen of the head of a reply."""
+        told = {name: redact(value, self.keys.secrets()) for name, value in reply.headers.items()}
+        hooks.emit(hooks.WireReceived(url=clean_url(self._url(request)), status=reply.status, headers=told))
+
+    async def _refused(self, reply: Reply, request: Request, *, last: bool) -> None:
+        """Settle a reply whose status is none of success: a 401 that a new key may mend.
 
         Raises:
             TierError: the status says that it failed, and nothing else can be tried.
         """
-        if hooks.listening():
-            told = {name: redact(value, self.keys.secrets()) for name, value in reply.headers.items()}
-            hooks.emit(hooks.WireReceived(url=clean_url(self._url(request)), status=reply.status, headers=told))
-        if 200 <= reply.status < 300:
-            return True
         if reply.status != 401 or last or not self.keys.refreshable:
             raise await self._failure(reply, self._url(request))
         await reply.settle()
-        return False
 
     async def _failure(self, reply: Reply, url: str) -> TierError:
         text = (await reply.read(_ERROR_BODY)).decode("utf-8", "replace")
@@ -178,14 +180,21 @@ class WireAdapter(ModelAdapter):
             await close(chunks)
 
     def _url(self, request: Request) -> Address:
-        path = request.call.path
-        if "://" in path:
-            return Address(path)
-        if "?" not in self.base_url and "#" not in self.base_url:
-            return Address(_joined(self.base_url, path))
-        base, mark, query = self.base_url.partition("#")[0].partition("?")
-        joint = "&" if "?" in path else "?"
-        return Address(_joined(base, path) + (joint + query if mark and query else ""))
+        path, base = request.call.path, self.base_url
+        # Most calls of an adapter go to one place.
+        known = self._last_url
+        if known[0] != base or known[1] != path:
+            known = self._last_url = (base, path, _address(base, path))
+        return known[2]
+
+
+def _address(base: str, path: str) -> Address:
+    """Where a path leads from a base URL, whose query goes last."""
+    if "://" in path:
+        return Address(path)
+    base, mark, query = base.partition("#")[0].partition("?")
+    joint = "&" if "?" in path else "?"
+    return Address(_joined(base, path) + (joint + query if mark and query else ""))
 
 
 def _joined(base: str, path: str) -> str:
@@ -213,16 +222,18 @@ class _Reading:
         "_decoder",
         "_exchange",
         "_failed",
+        "_left",
         "_notes",
         "_over",
         "_parser",
         "_reply",
-        "_size",
         "_stream",
     )
 
     _chunks: AsyncIterator[bytes]
     _decoder: Decoder
+    _left: int
+    _notes: tuple[Note, ...]
     _reply: Reply
 
     def __init__(self, adapter: WireAdapter, ctx: GenerateContext, *, stream: bool) -> None:
@@ -230,10 +241,10 @@ class _Reading:
         self._ctx = ctx
         self._stream = stream
         self._exchange: AbstractAsyncContextManager[Reply] | None = None
+        # While there is more to read for the decoder.
         self._parser: _Parser | None = None
-        self._notes: tuple[Note, ...] = ()
         self._failed: TierError | None = None
-        self._size = self._asks = 0
+        self._asks = 0
         self._begun = self._complete = self._over = False
 
     def __aiter__(self) -> _Reading:
@@ -243,37 +254,39 @@ class _Reading:
     async def __anext__(self) -> list[Event]:
         """The events of the next bytes that complete any."""
         batch: list[Event] = []
-        frames: Iterable[Frame] | None
         try:
             try:
                 while not self._over:
-                    frames = None
-                    if not self._begun:
-                        frames = await self._first()
-                    elif self._parser is not None and not self._decoder.done:
+                    parser = self._parser
+                    if parser is not None:
                         try:
                             chunk = await self._chunks.__anext__()
                         except StopAsyncIteration:
-                            pass
+                            batch = self._end()
                         else:
-                            self._count(chunk)
-                            frames = self._parser.feed(chunk)
-                    if frames is not None and self._asks:
-                        frames = self._named(frames)
-                    batch = self._end() if frames is None else self._batch(frames)
+                            self._left -= len(chunk)
+                            if self._left < 0:
+                                raise too_large(self._adapter.max_reply_bytes)
+                            batch = self._batch(parser.feed(chunk))
+                    elif self._begun:
+                        batch = self._end()
+                    else:
+                        batch = self._batch(await self._first())
                     if batch:
                         return batch
                 failure, self._failed = self._failed, None
                 if failure is not None:
                     raise failure from failure.__cause__
-                await self._leave()
+                if self._exchange is not None:
+                    await self._leave()
             finally:
                 if not batch:
                     self._over = True
-                    await self._leave(*sys.exc_info())
+                    if self._exchange is not None:
+                        await self._leave(*sys.exc_info())
         except TierError as error:
             # What arrived may repeat the key, and the error keeps this frame, as parser and decoder may the error.
-            frames, chunk, failure = None, b"", None
+            chunk, parser, failure = b"", None, None
             self._parser = self._decoder = None  # type: ignore[assignment]
             del self
             raise error.with_traceback(None) from error.__cause__
@@ -289,7 +302,8 @@ class _Reading:
         if exchange is None:
             return
         try:
-            await close(self._chunks)
+            if hasattr(self._chunks, "aclose"):
+                await close(self._chunks)
             if self._complete and self._reply.ended is not Ended.FRAMED:
                 await self._reply.settle()
         finally:
@@ -305,47 +319,36 @@ class _Reading:
             exchange = await adapter._exchange(request, refresh=last)
             reply = self._reply = await exchange.__aenter__()
             self._exchange, self._chunks = exchange, reply.chunks()
-            if await adapter._accepted(reply, request, last=last):
+            heard = hooks.listening()
+            if heard:
+                adapter._tell(reply, request)
+            if 200 <= reply.status < 300:
                 break
+            await adapter._refused(reply, request, last=last)
             await self._leave()
-        if hooks.listening():
+        if heard:
             self._asks = _MOST_ASKED
             self._chunks = adapter._heard(self._chunks, adapter._url(request))
         self._notes, self._stream = request.notes, request.call.stream
         return request.call.framing
 
-    def _count(self, chunk: bytes) -> None:
-        self._size += len(chunk)
-        if self._size > self._adapter.max_reply_bytes:
-            raise too_large(self._adapter.max_reply_bytes)
-
     async def _first(self) -> Iterable[Frame]:
-        """The frames in the first bytes, which tell what the reply is: the one of a document is all of it.
+        """The frames in the first bytes, which tell what the reply is.
 
         Raises:
             ProtocolError: the first bytes are neither of a stream nor of a document; an event, or all, is too large.
-            TransientError: it is a document that was cut.
         """
         framing = await self._send()
-        adapter, reply, chunks = self._adapter, self._reply, self._chunks
-        kind = reply.headers.get("content-type", "")
-        first = await first_bytes(kind, chunks, limit=adapter.max_reply_bytes)
-        self._count(first)
+        adapter, reply, most = self._adapter, self._reply, self._adapter.max_reply_bytes
+        kind = media_type(reply.headers.get("content-type", ""))
+        first = await first_bytes(kind, self._chunks, limit=most)
+        self._left = most - len(first)
         whole = is_document(
             kind, first, streamed=self._stream, framing=framing, secrets=adapter.keys.secrets(), status=reply.status
         )
         self._decoder = adapter.codec.decoder(whole=whole)
-        if not whole:
-            parser = self._parser = _PARSERS[framing](min(adapter.max_reply_bytes, MOST_BYTES))
-            return parser.feed(first)
-        pieces = [first]
-        async for chunk in chunks:
-            self._count(chunk)
-            pieces.append(chunk)
-        frame = Frame(b"".join(pieces))
-        if reply.ended is not Ended.FRAMED and not _is_whole(frame):
-            raise TransientError(f"the reply was cut after {len(frame.data)} bytes")
-        return (frame,)
+        parser = self._parser = Document() if whole else _PARSERS[framing](min(most, MOST_BYTES))
+        return parser.feed(first)
 
     def _named(self, frames: Iterable[Frame]) -> Iterable[Frame]:
         """The same for those who listen: the reply's id and model are taken out of its first frames."""
@@ -356,37 +359,49 @@ class _Reading:
 
     def _batch(self, frames: Iterable[Frame]) -> list[Event]:
         """The events in some frames, up to the protocol's own end, or to what is wrong with one of them."""
+        if self._asks:
+            frames = self._named(frames)
         decoder = self._decoder
-        decode = decoder.feed
         batch: list[Event] = []
         for frame in frames:
             try:
-                batch += decode(frame)
+                batch += decoder.feed(frame)
             except _FAULTS as error:
                 self._over, self._failed = True, self._failure(error, frame)
                 break
             if decoder.done:
+                self._parser = None
                 break
         return batch
 
     def _end(self) -> list[Event]:
-        """The events that are due at the end, the encoder's notes first in the finish's own."""
-        decoder, notes = self._decoder, self._notes
+        """The events that are due at the end, the encoder's notes first in the finish's own.
+
+        Raises:
+            TransientError: it is a document that was cut.
+        """
+        parser, decoder, ended, notes = self._parser, self._decoder, self._reply.ended, self._notes
         batch: list[Event] = []
         self._over = True
-        if self._parser is not None and not decoder.done:
-            # A last frame that was cut is no frame: whether the reply is complete without it, the decoder knows.
-            batch = self._batch([frame for frame in self._parser.close() if _is_whole(frame)])
+        if parser is not None:
+            frames = parser.close()
+            if type(parser) is not Document:
+                # A last frame that was cut is no frame: whether the reply is complete without it, the decoder knows.
+                frames = [frame for frame in frames if _is_whole(frame)]
+            elif ended is not Ended.FRAMED and not _is_whole(frames[0]):
+                raise TransientError(f"the reply was cut after {len(frames[0].data)} bytes")
+            batch = self._batch(frames)
             if self._failed is not None:
                 return batch
         try:
-            events = list(decoder.close(Ended.FRAMED if decoder.done else self._reply.ended))
+            events = list(decoder.close(Ended.FRAMED if decoder.done else ended))
         except _FAULTS as error:
             self._failed = self._failure(error)
             return batch
         self._complete = True
-        batch += (_with_notes(event, notes) if notes and isinstance(event, Finish) else event for event in events)
-        return batch
+        if notes:
+            events = [_with_notes(event, notes) if isinstance(event, Finish) else event for event in events]
+        return batch + events
 
     def _failure(self, error: Exception, frame: Frame | None = None) -> TierError:
         """The error without keys, which providers repeat in their messages; a decoder's own fault as "protocol"."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import FunctionType, MethodType
 from typing import Any
 
 import msgspec
@@ -50,6 +51,8 @@ _MODEL_ARGUMENTS = ("extra_call_args", "schema", "tools", "cancellation_token", 
 
 def bound(attribute: Any, adapter: Any) -> Callable[..., Any]:
     """What `adapter.name` would be if the class held this attribute: a method, a static method or any callable."""
+    if type(attribute) is FunctionType:
+        return MethodType(attribute, adapter)
     get = getattr(type(attribute), "__get__", None)
     return attribute if get is None else get(attribute, adapter, type(adapter))  # type: ignore[no-any-return]
 

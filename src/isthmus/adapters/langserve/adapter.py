@@ -192,9 +192,9 @@ class LangServeAdapter(WireAdapter):
             finally:
                 await close(source)
 
-    async def _accepted(self, reply: Reply, request: Request, *, last: bool) -> bool:
+    async def _refused(self, reply: Reply, request: Request, *, last: bool) -> None:
         try:
-            return await super()._accepted(reply, request, last=last)
+            await super()._refused(reply, request, last=last)
         except TierError as error:
             if reply.status in _UNPUBLISHED:
                 if request.call.stream:

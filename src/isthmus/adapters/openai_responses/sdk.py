@@ -10,7 +10,7 @@ from email.utils import formatdate
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from isthmus.adapters.bodies import first_bytes, is_document
+from isthmus.adapters.bodies import first_bytes, is_document, media_type
 from isthmus.adapters.classify import classify_reply
 from isthmus.errors import (
     ConfigError,
@@ -129,7 +129,7 @@ class SdkReply:
             ProtocolError: it is neither events nor JSON, or larger than `limit` bytes.
             Exception: the SDK's own, with what it means here as its `classified`.
         """
-        kind = str(self._reply.headers.get("content-type", ""))
+        kind = media_type(str(self._reply.headers.get("content-type", "")))
         self._first = await first_bytes(kind, self._rest, limit=limit)
         self.is_stream = not is_document(kind, self._first, streamed=streamed, secrets=[self._secret])
 
