@@ -219,7 +219,8 @@ class _Exchange:
         self._closed: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> HttpReply:
-        call, headers, transport = self._call, self._headers, self._transport
+        call, transport = self._call, self._transport
+        merged = merged_headers(call, self._headers)
         # A body may be large, and a reply take long.
         del self._call, self._headers
         target = transport._target(self._url)
@@ -227,7 +228,6 @@ class _Exchange:
         pool = transport._pools.get(asyncio.get_running_loop())
         session = pool.session if pool is not None else await transport._session()
         failure: TierError | None = None
-        merged = merged_headers(call, headers)
         try:
             for again in (False, True):
                 try:
@@ -283,10 +283,10 @@ def _noticed(closed: asyncio.Future[None]) -> None:
 class HttpReply:
     """An open reply; see `isthmus.adapters.codec.Reply`."""
 
-    __slots__ = ("_over", "_response", "ended", "headers", "status")
+    __slots__ = ("_content", "_over", "_response", "ended", "headers", "status")
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
+        self._response, self._content = response, response.content
         self.status = response.status
         self.ended = Ended.BROKEN
         self._over = False
@@ -308,7 +308,7 @@ class HttpReply:
         if self._over:
             raise StopAsyncIteration
         try:
-            data = await self._response.content.readany()
+            data = await self._content.readany()
         except _broken():
             data = self._left()
         else:
@@ -322,16 +322,16 @@ class HttpReply:
     def _left(self) -> bytes:
         """What had arrived before the connection broke: the client drops it if nobody had read it yet."""
         self._over = True
-        content = self._response.content
-        content.set_exception(None)  # type: ignore[arg-type]
-        data = content.read_nowait()
+        self._content.set_exception(None)  # type: ignore[arg-type]
+        data = self._content.read_nowait()
         self._response.close()
         return data
 
     def _framing(self) -> Ended:
-        chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
+        headers = self.headers
+        framed = "content-length" in headers or "chunked" in headers.get("transfer-encoding", "").lower()
         bodiless = self.status in (204, 304) or self._response.method == "HEAD"
-        return Ended.FRAMED if chunked or bodiless or "content-length" in self.headers else Ended.UNFRAMED
+        return Ended.FRAMED if framed or bodiless else Ended.UNFRAMED
 
     async def read(self, limit: int | None = None) -> bytes:
         """The rest of the body, or its first `limit` bytes."""
@@ -348,8 +348,7 @@ class HttpReply:
         """Read at most 64 KiB more and for at most 50 ms, so that the connection can be used again."""
         if self._response.closed:
             return
-        content = self._response.content
-        left = _SETTLE_BYTES
+        left, content = _SETTLE_BYTES, self._content
         alarm = asyncio.get_running_loop().call_later(_SETTLE_SECONDS, self._response.close)
         try:
             while left > 0 and (data := await content.readany()):

@@ -54,9 +54,10 @@ def merged_headers(call: WireCall, headers: Mapping[str, str]) -> dict[str, str]
     merged = {"accept": _ACCEPT.get(call.framing, "*/*") if call.stream else "application/json"}
     if call.body:
         merged["content-type"] = "application/json"
-    for given in (call.headers, headers):
-        for name, value in given.items():
-            merged[name.lower()] = value
+    for name, value in call.headers.items():
+        merged[name.lower()] = value
+    for name, value in headers.items():
+        merged[name.lower()] = value
     return merged
 
 
