@@ -33,14 +33,15 @@ def with_own(adapter: Any, ctx: GenerateContext) -> GenerateContext:
     own: dict[str, Any] = {}
     if not ctx.brief and (brief := getattr(adapter, "system", None)):
         own["brief"] = brief
-    ceiling = getattr(adapter, "max_tokens", None)
-    # Every dialect sends the usual one by itself: most requests need no copy.
-    said = ctx.max_output_tokens or any(each in ctx.options for each in CEILINGS)
-    if ceiling not in (None, 0, DEFAULT_CEILING) and not said:
-        own["max_output_tokens"] = ceiling
-    for name in ("effort", "temperature"):
-        if getattr(ctx, name) is None and (value := getattr(adapter, name, None)) is not None:
-            own[name] = value
+    if not ctx.max_output_tokens:
+        ceiling = getattr(adapter, "max_tokens", None)
+        # Every dialect sends the usual one by itself: most requests need no copy.
+        if ceiling not in (None, 0, DEFAULT_CEILING) and not any(each in ctx.options for each in CEILINGS):
+            own["max_output_tokens"] = ceiling
+    if ctx.effort is None and (effort := getattr(adapter, "effort", None)) is not None:
+        own["effort"] = effort
+    if ctx.temperature is None and (temperature := getattr(adapter, "temperature", None)) is not None:
+        own["temperature"] = temperature
     return replace(ctx, **own) if own else ctx
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from isthmus.errors import ConfigError
-from isthmus.models.capabilities import ModelCapabilities, capabilities_from_limits
+from isthmus.models.capabilities import ModelCapabilities, declared_limits
 from isthmus.secret import Secret
 from isthmus.transport.credentials import KeyScheme, KeySource, covers
 from isthmus.transport.request import base_of
@@ -48,6 +48,7 @@ class Endpoint:
     takes_tokens: bool = False
     supports: tuple[str, ...] | None = None
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    _known: ClassVar[tuple[str | None, Mapping[str, Any]]] = (None, {})
 
     @classmethod
     def of(cls, provider: str, row: Mapping[str, Any]) -> Self:
@@ -119,10 +120,16 @@ class Endpoint:
 
     def capabilities(self, model: str, *tables: Mapping[str, Any] | None) -> ModelCapabilities:
         """What a model can do: by the first table that says so, at last by what is known of its family."""
-        found = capabilities_from_limits(model, self.models)
-        for table in filter(None, reversed(tables)):
-            found = capabilities_from_limits(model, table, base=found)
-        return found
+        known = self._known
+        if known[0] != model:
+            # A row does not change, and is asked for the same model again and again.
+            known = (model, declared_limits(model, self.models))
+            object.__setattr__(self, "_known", known)
+        found = known[1]
+        for table in reversed(tables):
+            if table:
+                found = {**found, **declared_limits(model, table)}
+        return ModelCapabilities(**found)
 
     def supported(self, usual: Iterable[str]) -> frozenset[str]:
         """What it takes: what its row says, else all that its dialect can say."""

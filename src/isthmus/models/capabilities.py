@@ -75,6 +75,12 @@ def capabilities_from_limits(
         limits: part of a model id → fields of `ModelCapabilities`; numbers and booleans may be strings.
         base: what holds where the table says nothing.
     """
+    found = declared_limits(model, limits)
+    return ModelCapabilities(**found) if base is None else replace(base, **found)
+
+
+def declared_limits(model: str, limits: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The fields of `ModelCapabilities` that a table declares for a model, read as `capabilities_from_limits` does."""
     found: dict[str, Any] = {}
     name = (model or "").lower()
     tables: Mapping[Any, Any] = limits if isinstance(limits, Mapping) else {}
@@ -82,7 +88,7 @@ def capabilities_from_limits(
         entry = tables[key]
         if isinstance(entry, Mapping):
             found.update({field: _READERS[field](value) for field, value in entry.items() if field in _READERS})
-    return ModelCapabilities(**found) if base is None else replace(base, **found)
+    return found
 
 
 def _specific(key: str) -> tuple[int, str]:

@@ -46,7 +46,8 @@ class ChatCodec:
         Raises:
             InvalidRequestError: a message or the tool choice has no form here; names it.
         """
-        self._names.learn(ctx.tools)
+        if ctx.tools:
+            self._names.learn(ctx.tools)
         body, notes = request_body(
             ctx,
             self._server,

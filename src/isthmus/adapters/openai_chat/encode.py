@@ -94,9 +94,9 @@ def _sampling(ctx: GenerateContext, server: ChatServer, body: dict[str, Any], no
     unsupported(ctx, f"seed {ctx.seed} was left out: {server.provider} takes none", notes=notes)
 
 
-def _named(message: Any) -> Any:
+def _named(message: dict[str, Any]) -> dict[str, Any]:
     """A message whose calls have the names that they are declared under; a native form has them already."""
-    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    calls = message["tool_calls"]
     if not isinstance(calls, list) or all(_legal(call) is None for call in calls):
         return message
     return {**message, "tool_calls": [_legal(call) or call for call in calls]}
@@ -134,19 +134,25 @@ def request_body(
         InvalidRequestError: a message or the tool choice has no form here.
     """
     messages, notes = render(ctx.messages, DIALECT)
-    messages = [_named(message) for message in messages]
-    lead = [{"role": "system", "content": ctx.brief}] if ctx.brief else []
-    body: dict[str, Any] = {"model": model, "messages": [*lead, *messages]}
-    _tools(ctx, body, notes)
+    for at, message in enumerate(messages):
+        if isinstance(message, dict) and "tool_calls" in message:
+            messages[at] = _named(message)
+    if ctx.brief:
+        messages.insert(0, {"role": "system", "content": ctx.brief})
+    body: dict[str, Any] = {"model": model, "messages": messages}
+    if ctx.tools or ctx.tool_choice is not None:
+        _tools(ctx, body, notes)
     if _CEILINGS.isdisjoint(ctx.options):
         body[server.ceiling_key] = within(ctx.max_output_tokens or DEFAULT_CEILING, capabilities, notes=notes)
     if ctx.output is not None:
         _output(ctx.output, body, notes)
-    body.update(_effort(effort_sent(ctx, capabilities, model=model, notes=notes), server))
+    if ctx.effort is not None:
+        body.update(_effort(effort_sent(ctx, capabilities, model=model, notes=notes), server))
     _sampling(ctx, server, body, notes)
     if stream:
         body["stream"] = True
         if server.stream_usage:
             body["stream_options"] = {"include_usage": True}
-    put_options(ctx, body, notes=notes)
+    if ctx.options:
+        put_options(ctx, body, notes=notes)
     return body, notes

@@ -80,7 +80,8 @@ class _Sent:
 
     def add(self, message: Rendered) -> None:
         """Send a message that is no tool's; what tools before it gave beside text stands in front."""
-        self.settle()
+        if self._moved:
+            self.settle()
         self.messages.append(message)
 
     def settle(self) -> None:
