@@ -78,6 +78,8 @@ class SSEParser:
         return frames
 
     def _read(self, data: bytes) -> list[Frame]:
+        if self._first and not self._tail and data[:1] not in (b"", _BOM[:1]):
+            self._first = False
         if data and (self._cr or _CR in data):
             data = self._with_line_feeds(data)
         if self._tail:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+import msgspec
+
 from isthmus.adapters.openai_chat.merge import hollow, joined, merge, plain, shown
 from isthmus.errors import ProtocolError
 from isthmus.models.events import Call, CallDelta, Native, Note, NoteCode, framed
@@ -19,9 +21,10 @@ from isthmus.wire.frame import Frame
 
 _FRAME_KEYS = frozenset(("index", "id", "type", "function", "custom"))
 _BODY_KEYS = frozenset(("name", "arguments"))
+_FLAT_KEYS = _FRAME_KEYS | _BODY_KEYS
 
 
-class _Fragment(NamedTuple):
+class _Fragment(msgspec.Struct):
     label: str | None
     call_id: str | None
     name: str | None
@@ -33,6 +36,8 @@ class _Fragment(NamedTuple):
 
 def _label(value: Any) -> str | None:
     """A label as text; whole numbers in any form are the same one, and nothing but text and numbers is a label."""
+    if value is None:
+        return None
     if isinstance(value, Raw):
         value = plain(value)
     if isinstance(value, float) and value.is_integer():
@@ -43,22 +48,27 @@ def _label(value: Any) -> str | None:
 
 def _read(value: Mapping[str, Any]) -> _Fragment:
     function, custom = value.get("function"), value.get("custom")
-    is_custom = isinstance(custom, Mapping) and not hollow(custom) and hollow(function)
-    body = custom if is_custom else function
-    flat = not isinstance(body, Mapping)
-    body = value if not isinstance(body, Mapping) else body
+    is_custom = custom is not None and isinstance(custom, Mapping) and not hollow(custom) and hollow(function)
+    body: Any = custom if is_custom else function
+    flat = type(body) is not dict and not isinstance(body, Mapping)
+    body = value if flat else body
     given = body.get("input" if is_custom else "arguments")
-    known = _FRAME_KEYS | _BODY_KEYS if flat else _FRAME_KEYS
-    inner = {} if flat or is_custom else {k: v for k, v in body.items() if k not in _BODY_KEYS and not hollow(v)}
     return _Fragment(
-        label=_label(value.get("index")),
-        call_id=_label(value.get("id")),
-        name=_label(body.get("name")),
-        arguments=given if isinstance(given, str) else "" if given is None else as_it_came(given),
-        extra={key: item for key, item in value.items() if key not in known and not hollow(item)},
-        inner=inner,
-        custom=is_custom,
+        _label(value.get("index")),
+        _label(value.get("id")),
+        _label(body.get("name")),
+        given if isinstance(given, str) else "" if given is None else as_it_came(given),
+        _beside(value, _FLAT_KEYS if flat else _FRAME_KEYS),
+        {} if flat or is_custom else _beside(body, _BODY_KEYS),
+        is_custom,
     )
+
+
+def _beside(value: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """What an object holds beside what is known."""
+    if value.keys() <= known:
+        return {}
+    return {key: item for key, item in value.items() if key not in known and not hollow(item)}
 
 
 class _Slot:
@@ -140,6 +150,8 @@ class Calls:
         names: the tools' own names by those that they were sent under; None where these are the same.
     """
 
+    __slots__ = ("_dialect", "_last", "_names", "_slots", "notes")
+
     def __init__(self, dialect: str, names: Mapping[str, str] | None = None) -> None:
         self._dialect = dialect
         self._names = names or {}
@@ -161,7 +173,7 @@ class Calls:
         Raises:
             ProtocolError: nothing tells which call it belongs to.
         """
-        if not isinstance(value, Mapping):
+        if type(value) is not dict and not isinstance(value, Mapping):
             if value is None:
                 return None
             raise ProtocolError(f"tool_calls: an entry must be an object, not {shown(value)}")
@@ -190,8 +202,10 @@ class Calls:
             slot.wire_id = part.call_id
             slot.shown_id = part.call_id if unique else None
         slot.name = slot.name or part.name
-        merge(slot.extra, part.extra)
-        merge(slot.inner, part.inner)
+        if part.extra:
+            merge(slot.extra, part.extra)
+        if part.inner:
+            merge(slot.inner, part.inner)
         slot.frame = frame
         self._last = slot
 
@@ -201,7 +215,10 @@ class Calls:
         return slot
 
     def _owner(self, index: str | None) -> _Slot | None:
-        return next((slot for slot in reversed(self._slots) if index in slot.indexes), None)
+        for slot in reversed(self._slots):
+            if index in slot.indexes:
+                return slot
+        return None
 
     def _find(self, part: _Fragment) -> _Slot | None:
         if part.call_id is None:

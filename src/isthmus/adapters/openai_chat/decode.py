@@ -115,6 +115,11 @@ class ChatDecoder:
         names: the tools' own names by those that they were sent under.
     """
 
+    __slots__ = (
+        *("_content", "_fast", "_id", "_last", "_main", "_malformed", "_names", "_others", "_seen_main", "_text_end"),
+        *("_top", "_usage", "_whole", "done"),
+    )
+
     def __init__(self, *, whole: bool, names: Mapping[str, str] | None = None) -> None:
         self._names = names
         self.done = False
@@ -150,8 +155,8 @@ class ChatDecoder:
             text = fast(frame[0]).choices[0].delta.content
         except _DECLINED:
             return self._read(frame)
-        self._seen_main = True
         if not text:
+            self._seen_main = True
             return ()
         self._content.append(text)
         event = Text(text)
@@ -227,9 +232,10 @@ class ChatDecoder:
             raise _classified(value)
         if not self._id and isinstance(value.get("id"), str):
             self._id = value["id"]
-        for key, item in value.items():
-            if key not in _ENVELOPE and item is not None and not hollow(item):
-                self._take_beside(key, item)
+        if not value.keys() <= _ENVELOPE:
+            for key, item in value.items():
+                if key not in _ENVELOPE and item is not None and not hollow(item):
+                    self._take_beside(key, item)
         if choices is not None and not isinstance(choices, list):
             raise _malformed("choices must be a list", frame.data)
         if self._whole and not choices:
@@ -248,21 +254,19 @@ class ChatDecoder:
 
     def _take_choices(self, frame: Frame, choices: Sequence[Any]) -> list[Event]:
         events: list[Event] = []
-        shared = self._whole and _are_one(choices)
         for at, choice in enumerate(choices):
             if not isinstance(choice, dict) or (self._whole and not _is_reply(choice)):
                 raise _malformed("a choice must be an object with a message", frame.data)
             if _has_error(choice):
                 raise _classified(choice)
             reason = choice.get("finish_reason")
-            if isinstance(reason, str) and reason.lower() in _FAILED:
-                raise Failure(f"the reply ended with {reason!r}").classified(status=_FAILED[reason.lower()])
-            if isinstance(reason, str) and is_unreadable(reason):
-                raise ProtocolError(f"the model's output could not be read: the reply ended with {reason!r}")
+            if isinstance(reason, str):
+                _check_reason(reason)
             if choice.get("usage") is not None:
                 self._usage = merge_usage(self._usage, choice["usage"])
             index = choice.get("index")
-            index = index if isinstance(index, int) else 0 if shared else at
+            if not isinstance(index, int):
+                index = 0 if at and self._whole and _are_one(choices) else at
             if index == 0:
                 self._seen_main = True
                 events += self._main.read(choice, frame, whole=self._whole)
@@ -300,7 +304,7 @@ class ChatDecoder:
             finish = _TEXT_FINISHES.get(main.reason)
             if finish is not None:
                 return [framed(Finish(finish, usage, main.reason, None, None, tuple(odd_usage)), self._last)]
-        if not self._seen_main and self._others:
+        if self._others and not (self._seen_main or self._content):
             main = self._others.pop(min(self._others))
         events = [*main.held, *main.finish()]
         reason = FinishReason(finish_of(main.reason)) if main.reason else None
@@ -392,6 +396,14 @@ def _are_one(choices: Sequence[Any]) -> bool:
     messages = [choice["message"] for choice in unlabelled if isinstance(choice.get("message"), dict)]
     said = [key for message in messages for key, value in message.items() if key != "role" and not hollow(value)]
     return len(messages) == len(choices) and len(said) == len(set(said))
+
+
+def _check_reason(reason: str) -> None:
+    """Raise what a finish reason says of a reply that is none."""
+    if reason.lower() in _FAILED:
+        raise Failure(f"the reply ended with {reason!r}").classified(status=_FAILED[reason.lower()])
+    if is_unreadable(reason):
+        raise ProtocolError(f"the model's output could not be read: the reply ended with {reason!r}")
 
 
 def _has_error(value: Mapping[str, Any]) -> bool:

@@ -44,6 +44,11 @@ _REASONINGS = frozenset(("reasoning_content", "reasoning", "reasoning_details", 
 class Choice:
     """Collects one choice; a whole message is read by the same methods as a delta."""
 
+    __slots__ = (
+        *("_around", "_fields", "_frame", "_out", "_parts", "_reasoned", "_refusals", "_role", "_snapshot", "_whole"),
+        *("calls", "content", "diagnostics", "ended", "held", "index", "notes", "reason"),
+    )
+
     # Of the entry that is being read: its frame, whether it is a message, whether its reasoning was told, its events.
     _frame: Frame
     _whole: bool
@@ -59,6 +64,8 @@ class Choice:
         self.content: list[Any] = []
         self.notes: list[Note] = []
         self.held: list[Event] = []
+        # Whether anything in the content is no text.
+        self._parts = False
         self._refusals: list[str] = []
         self._role = "assistant"
         self._fields: dict[str, Any] = {}
@@ -86,7 +93,7 @@ class Choice:
         if reason and isinstance(reason, str):
             self.reason = reason
         for key, value in choice.items():
-            if key in _CHOICE_READ or value is None or hollow(value):
+            if value is None or key in _CHOICE_READ or hollow(value):
                 continue
             if key in DIAGNOSTICS:
                 self.diagnostics[key] = value
@@ -106,6 +113,8 @@ class Choice:
         What only the message says is told at the end.
         """
         delta, message = choice.get("delta"), choice.get("message")
+        if message is None and type(delta) is dict:
+            return delta, False
         for said in (delta, message):
             if said is not None and not isinstance(said, Mapping):
                 raise ProtocolError(f"choices: a message must be an object, not {shown(said)}")
@@ -186,6 +195,7 @@ class Choice:
                 self._emit(Reasoning(text, signature=signature))
         elif part.get("type") == "text" and text:
             self._emit(Text(text))
+        self._parts = True
         if self._whole:
             self.content.append(part)
         else:
@@ -272,16 +282,16 @@ class Choice:
         beside = self._fields or self._around or self._refusals or self.diagnostics or self._snapshot is not None
         if beside or self.calls or self.held or self.notes or self._role != "assistant":
             return False
-        return self._only_text()
+        return not self._parts
 
     def is_plain(self, settled: Settled) -> bool:
         """Whether the neutral form says all that this choice's message says."""
         own = self._refusals or self._role != "assistant" or not all(map(hollow, joined(self._fields).values()))
-        return settled.plain and not own and self._only_text()
+        return settled.plain and not own and not self._parts
 
     def message(self, settled: Settled) -> dict[str, Any]:
         """The message of this choice as it must be sent back, unknown fields and all."""
-        content: Any = "".join(self.content) or None if self._only_text() else _grouped(self.content)
+        content: Any = _grouped(self.content) if self._parts else "".join(self.content) or None
         message: dict[str, Any] = {"role": self._role, "content": content}
         if self._refusals:
             message["refusal"] = "".join(self._refusals)
@@ -292,9 +302,6 @@ class Choice:
         if isinstance(audio, Mapping) and audio.get("id"):
             message["audio"] = {"id": audio["id"]}
         return message
-
-    def _only_text(self) -> bool:
-        return all(isinstance(item, str) for item in self.content)
 
     def natives(self) -> list[Native]:
         """What came beside the message and is worth keeping, by name."""
