@@ -129,9 +129,9 @@ class WireAdapter(ModelAdapter):
 
     async def _exchange(self, request: Request, *, refresh: bool) -> AbstractAsyncContextManager[Reply]:
         """The call, ready to be sent with the key of the moment or with a new one."""
-        url, call = self._url(request), request.call
-        sign = getattr(self.keys, "sign", None)
-        headers = await (self.keys.headers(refresh=refresh) if sign is None else sign(url, call, refresh=refresh))
+        url, call, keys = self._url(request), request.call, self.keys
+        sign = getattr(keys, "sign", None)
+        headers = await (keys.headers(refresh=refresh) if sign is None else sign(url, call, refresh=refresh))
         if hooks.listening():
             shown = {name: HIDDEN if isinstance(value, Secret) else value for name, value in headers.items()}
             sent = {**call.headers, **shown}

@@ -198,9 +198,9 @@ class GenerateContext:
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):
             object.__setattr__(self, "stop", (self.stop,))
-        for name in ("messages", "tools", "stop"):
-            value = getattr(self, name)
-            if type(value) is not tuple:
+        if not (type(self.messages) is tuple and type(self.tools) is tuple and type(self.stop) is tuple):
+            for name in ("messages", "tools", "stop"):
+                value = getattr(self, name)
                 if isinstance(value, str | Mapping):
                     raise TypeError(f"{name}: must be a sequence, not {type(value).__name__}")
                 object.__setattr__(self, name, tuple(value))

@@ -318,6 +318,8 @@ class StepResult(msgspec.Struct, _AttemptsSlot, frozen=True):
     error: TierError | None = None
 
     def __post_init__(self) -> None:
+        if type(self.events) is tuple and type(self.native) is tuple and type(self.notes) is tuple:
+            return
         for name in ("events", "native", "notes"):
             if type(getattr(self, name)) is not tuple:
                 msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))

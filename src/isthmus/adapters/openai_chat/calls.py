@@ -131,15 +131,20 @@ class Settled(NamedTuple):
         calls: the whole calls.
         natives: those that are no calls: cut short, or of a kind that takes free text.
         notes: what was made up, changed or left out.
-        wire: the calls as the reply's own message holds them.
+        sent: what the reply's own message holds: each call in the making, and the id it got.
         plain: whether `calls` say all that `wire` says.
     """
 
     calls: list[Call]
     natives: list[Native]
     notes: list[Note]
-    wire: list[dict[str, Any]]
+    sent: list[tuple[_Slot, str | None]]
     plain: bool
+
+    @property
+    def wire(self) -> list[dict[str, Any]]:
+        """The calls as the reply's own message holds them."""
+        return [slot.wire(call_id) for slot, call_id in self.sent]
 
 
 class Calls:
@@ -297,14 +302,14 @@ class Calls:
         used: set[str] = set()
         for slot in self._slots:
             text = slot.text
-            broken = not slot.custom and parse_arguments(text)[1] is not None
-            if (cut and slot is self._last and not text.strip()) or (broken and (cut or doubtful)):
+            broken = (cut or doubtful) and not slot.custom and parse_arguments(text)[1] is not None
+            if broken or (cut and slot is self._last and not text.strip()):
                 self._lay_aside(slot, done, NoteCode.CALL_CUT, "was cut short and is no call")
             elif slot.name is None:
                 self._nameless(slot, done)
             elif slot.custom:
                 self._lay_aside(slot, done, NoteCode.UNKNOWN_CONTENT, "takes free text and is kept as it came")
-                done.wire.append(slot.wire(slot.wire_id))
+                done.sent.append((slot, slot.wire_id))
             else:
                 self._call(slot, slot.name, call_id=self._identify(slot, used, seed, done), done=done)
         return done
@@ -336,4 +341,4 @@ class Calls:
         if problem is not None:
             done.notes.append(Note(NoteCode.CALL_ARGUMENTS_INVALID, f"{name} {call_id}: {problem}"))
         done.calls.append(framed(Call(self._names.get(name, name), value, call_id, text, problem), slot.frame))
-        done.wire.append(slot.wire(call_id))
+        done.sent.append((slot, call_id))

@@ -286,8 +286,9 @@ class Choice:
 
     def is_plain(self, settled: Settled) -> bool:
         """Whether the neutral form says all that this choice's message says."""
-        own = self._refusals or self._role != "assistant" or not all(map(hollow, joined(self._fields).values()))
-        return settled.plain and not own and not self._parts
+        if not settled.plain or self._parts or self._refusals or self._role != "assistant":
+            return False
+        return not self._fields or all(map(hollow, joined(self._fields).values()))
 
     def message(self, settled: Settled) -> dict[str, Any]:
         """The message of this choice as it must be sent back, unknown fields and all."""
@@ -295,7 +296,7 @@ class Choice:
         message: dict[str, Any] = {"role": self._role, "content": content}
         if self._refusals:
             message["refusal"] = "".join(self._refusals)
-        if settled.wire:
+        if settled.sent:
             message["tool_calls"] = settled.wire
         message.update({key: value for key, value in joined(self._fields).items() if not hollow(value)})
         audio = message.get("audio")
@@ -305,6 +306,8 @@ class Choice:
 
     def natives(self) -> list[Native]:
         """What came beside the message and is worth keeping, by name."""
+        if not (self._around or self._fields):
+            return []
         held = {key: joined(value) for key, value in self._around.items()}
         audio = joined(self._fields.get("audio"))
         if not hollow(audio):
