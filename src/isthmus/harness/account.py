@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from isthmus.chain.ledger import Attempt
 from isthmus.harness.outcome import Outcome
 from isthmus.models.spent import Spent
 
 
-@dataclass(slots=True)
-class Account:
+class Account(Struct):
     """The tries of one run, and the tokens of agents that worked for it.
 
     Args:
@@ -24,7 +24,7 @@ class Account:
 
     tries: tuple[Attempt, ...] = ()
     own: tuple[Attempt, ...] = ()
-    helped: Spent = field(default_factory=Spent)
+    helped: Spent = Spent()
     seen: int = 0
 
     def opens(self, active: Any) -> None:

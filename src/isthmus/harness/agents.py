@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
+
+from msgspec.structs import replace as changed
 
 from isthmus.harness.agenttool import AgentTool, Calls
 from isthmus.harness.conversation import Conversation, Turn, opened
@@ -342,7 +343,7 @@ class DefaultAgent:
         given = input if isinstance(input, RunState) else None
         state = (given or self.run_state or RunState()).copy()
         state.task_id = None
-        async with self._stream(replace(self._order(input, metadata), apart=True), state, None) as stream:
+        async with self._stream(changed(self._order(input, metadata), apart=True), state, None) as stream:
             return await stream.result()
 
     def as_tool(self, *, name: str | None = None, description: str | None = None, args_model: Any = None) -> AgentTool:

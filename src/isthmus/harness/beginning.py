@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from isthmus.harness.crew import Crew
 from isthmus.harness.effects import Effect
@@ -14,8 +15,7 @@ from isthmus.models.events import StepResult
 from isthmus.models.tools import ToolExecutionContext
 
 
-@dataclass(slots=True)
-class Begun:
+class Begun(Struct):
     """The first step of a run, and what it has for all its steps.
 
     Args:
@@ -37,13 +37,11 @@ class Begun:
     about: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Announce:
+class Announce(Struct, frozen=True):
     """Tell those who attend the run of the model call that comes next."""
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(Struct, frozen=True):
     """Tell them of its reply; None if it failed."""
 
     step: StepResult | None

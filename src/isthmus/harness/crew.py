@@ -7,6 +7,8 @@ from dataclasses import replace
 from inspect import isawaitable
 from typing import Any
 
+from msgspec.structs import replace as changed
+
 from isthmus.chain.ledger import Attempt
 from isthmus.harness.agenttool import AgentTool
 from isthmus.harness.effects import CallModel
@@ -160,7 +162,7 @@ class Crew:
             # What nobody changed goes out as it is, with what hangs on it.
             ctx = replace(ctx, messages=tuple(_unchanged(message, known) for message in messages))
         self._publish(RunEventKind.LLM_START, messages=ctx.messages)
-        return effect if ctx is effect.ctx else replace(effect, ctx=ctx)
+        return effect if ctx is effect.ctx else changed(effect, ctx=ctx)
 
     async def heard(self, response: ModelResponse | None, attempts: Sequence[Attempt] = ()) -> None:
         """A model call is over, after these tries; None if it failed."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace as changed
 
 from isthmus.chain import Chain
 from isthmus.errors import CutReason, InvalidRequestError
@@ -150,7 +152,7 @@ class Lead:
     def _stream(self, recipe: Makes, errand: Errand, *, watched: bool) -> RunStream:
         again = self._plan.again.get(errand.call_id)
         message = {"role": MessageRole.USER.value, "content": errand.text}
-        order = replace(
+        order = changed(
             self._order,
             items=(message,) if again is None else (),
             resume=None if again is None else Resume(decisions=again.decisions),
@@ -183,7 +185,7 @@ class Lead:
             state: the conversation that it began from.
         """
         box = None if self._crew is None else self._crew.mailbox
-        return recipe.take_over(stands, state, order=replace(self._order, mailbox=box, busy=self._busy))
+        return recipe.take_over(stands, state, order=changed(self._order, mailbox=box, busy=self._busy))
 
     def _inheritable(self, without: str | None) -> Tools:
         """The tools that another agent may have of this one's."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from msgspec.structs import replace as changed
 
 from isthmus.harness.crew import Crew
 from isthmus.harness.decisions import Decision
@@ -182,7 +184,7 @@ async def planned_round(
     rulings: Mapping[str, Ruling] = {}
     if crew is not None:
         if crew.unprepared:
-            effect = replace(effect, tools=stands.policy(await crew.tools(stands, model)))
+            effect = changed(effect, tools=stands.policy(await crew.tools(stands, model)))
         rulings = await crew.review(effect.calls)
     if docket is None and all(each.verdict == "run" for each in rulings.values()):
         return None, effect
@@ -195,4 +197,4 @@ async def planned_round(
                 crew.asks(call, request.to_dict())
     used = Counter(effect.used)
     used.update(result.tool for result in docket.results.values() if result.ran)
-    return plan, replace(effect, used=used)
+    return plan, changed(effect, used=used)

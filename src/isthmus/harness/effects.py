@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from isthmus.harness.handoffs import Handoff
 from isthmus.harness.outcome import Outcome
@@ -14,13 +15,11 @@ from isthmus.models.strategy import Asked
 from isthmus.models.tools import Tools
 
 
-@dataclass(frozen=True, slots=True)
-class PrepareTurn:
+class PrepareTurn(Struct, frozen=True):
     """Let those who attend the run change what the next call is made of."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallModel:
+class CallModel(Struct, frozen=True):
     """Call the model; its text continues `said`, as that was written, its calls must not have an id that is `taken`.
 
     A reply of a given form is read as `asked` says. One that `continues` the last one goes on from that as it was sent:
@@ -34,8 +33,7 @@ class CallModel:
     continues: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunTools:
+class RunTools(Struct, frozen=True):
     """Run the calls under this policy; `used` says how often each tool has run before."""
 
     calls: tuple[Call, ...]
@@ -43,16 +41,14 @@ class RunTools:
     used: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class HandOver:
+class HandOver(Struct, frozen=True):
     """Let another agent go on: what comes next is decided for that one, by `taken_over` in the loop."""
 
     call: Call
     to: Handoff
 
 
-@dataclass(frozen=True, slots=True)
-class Collect:
+class Collect(Struct, frozen=True):
     """Take the results of running calls that are ready.
 
     Args:
@@ -64,15 +60,13 @@ class Collect:
     first: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(Struct, frozen=True):
     """Show the consumer an event."""
 
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """The run is over."""
 
     outcome: Outcome

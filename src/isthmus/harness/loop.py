@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace as changed
 
 from isthmus.errors import CutReason, ModelBehaviorError, RefusedError
+from isthmus.harness.copies import copier
 from isthmus.harness.effects import CallModel, Collect, Effect, Emit, HandOver, PrepareTurn, RunTools
 from isthmus.harness.endings import cut_reason, end, failure_reason
 from isthmus.harness.following import answered, delivered, followed, resumed, succeeded, unanswered
@@ -46,6 +46,7 @@ RESUME = (
 
 
 Next: TypeAlias = tuple[LoopState, tuple[Effect, ...]]
+_request = copier(GenerateContext)
 Follow: TypeAlias = Callable[[LoopState, StepResult, Said], Next]
 
 
@@ -75,7 +76,7 @@ def start(
     kept, notes = paired(messages)
     limits = limits or Limits()
     state = LoopState(
-        request=request if request.output is None else replace(request, output=None),
+        request=request if request.output is None else _request(request, output=None),
         repair=repairing(request.output, supports, retries=limits.max_repairs),
         tools=tools or Tools(),
         limits=limits,
@@ -171,7 +172,7 @@ def _prepared(state: LoopState, report: Prepared) -> Next:
     check_kept(state, report)
     if state.continues == "automatic":
         return _call(resumed(state, report))
-    request = replace(state.request, brief=report.brief, options=report.options)
+    request = _request(state.request, brief=report.brief, options=report.options)
     if report.messages is not state.messages:
         kept, notes = paired(report.messages)
         ids = state.ids | all_call_ids(kept)
@@ -181,7 +182,7 @@ def _prepared(state: LoopState, report: Prepared) -> Next:
 
 def _call(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
     tools, choice = state.offer()
-    ctx = replace(
+    ctx = _request(
         state.request,
         messages=(*state.messages, *extra),
         tools=tools,

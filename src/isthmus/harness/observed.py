@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 
+from isthmus.chain.ledger import Attempt, total_cost
 from isthmus.harness.outcome import Outcome
-from isthmus.models.events import Call
+from isthmus.models.events import Call, Usage
 from isthmus.models.executor import Around, ToolResult
 from isthmus.observability import hooks
 from isthmus.observability.scope import Operation, under
@@ -26,32 +27,43 @@ def started(run: Operation | None, agent: str, *, run_id: str) -> None:
         hooks.emit(hooks.TurnStarted(op=run, agent=agent, run_id=run_id))
 
 
-def ended(run: Operation | None, agent: str, *, run_id: str, outcome: Outcome) -> None:
-    """Tell that a run is over.
+def ended(
+    run: Operation | None,
+    agent: str,
+    *,
+    run_id: str,
+    outcome: Outcome,
+    attempts: Sequence[Attempt],
+    usage: Usage | None,
+) -> None:
+    """Tell that a run is over. Who adds up the runs must not count an agent again with the one that it worked for.
 
     Args:
         run: the run.
         agent: the agent that began it, whoever has taken it over.
         run_id: its identity.
-        outcome: its own, without what those spent who worked for it.
+        outcome: how it ended.
+        attempts: its own, without those of the agents that worked for it; and so is the next one.
+        usage: the tokens.
     """
     error = outcome.error
     if run is not None:
         run.over, run.error = True, error
-    hooks.emit(
-        hooks.TurnEnded(
-            agent=agent,
-            run_id=run_id,
-            outcome=outcome.outcome,
-            reason=outcome.reason,
-            steps=outcome.steps,
-            tier=outcome.tier,
-            usage=outcome.usage,
-            cost=outcome.cost,
-            op=run,
-            error_class=None if error is None else hooks.error_type(error),
+    if hooks.listening():
+        hooks.emit(
+            hooks.TurnEnded(
+                agent=agent,
+                run_id=run_id,
+                outcome=outcome.outcome,
+                reason=outcome.reason,
+                steps=outcome.steps,
+                tier=outcome.tier,
+                usage=usage,
+                cost=total_cost(attempts),
+                op=run,
+                error_class=None if error is None else hooks.error_type(error),
+            )
         )
-    )
     if run is not None:
         run.forget()
 

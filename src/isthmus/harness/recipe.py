@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from os import urandom
 from typing import Any
+
+from msgspec import Struct, field
 
 from isthmus.chain import of
 from isthmus.harness.agenttool import AgentTool, RunContext
@@ -38,8 +40,7 @@ _RUNNER = Runner()
 _OTHER_FORM = "the answer of the run had another form: give the agent the output that it had"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(Struct, frozen=True, kw_only=True):
     """What one run is to do, and for whom.
 
     Args:

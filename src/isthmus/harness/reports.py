@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from isthmus.harness.history import Said
 from isthmus.harness.pending import Question
@@ -16,8 +17,7 @@ from isthmus.models.tools import Tools
 _NOTHING = Said()
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """What the turn is made of; the messages stay, the rest is for this turn.
 
     Args:
@@ -37,8 +37,7 @@ class Prepared:
     notes: tuple[Note, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Replied:
+class Replied(Struct, frozen=True):
     """The model answered, or broke off after content ("error-post").
 
     Args:
@@ -54,23 +53,20 @@ class Replied:
     continued: ModelStreamEvent | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """The run failed, before any content where a model was `called`."""
 
     error: Exception
     called: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsRan:
+class ToolsRan(Struct, frozen=True):
     """The calls were answered."""
 
     results: tuple[ToolResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """Calls wait for a decision: none of the batch was run.
 
     Args:
@@ -84,8 +80,7 @@ class Held:
     results: Mapping[str, ToolResult]
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
+class Collected(Struct, frozen=True):
     """Running calls were answered.
 
     Args:
@@ -97,8 +92,7 @@ class Collected:
     round: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Aborted:
+class Aborted(Struct, frozen=True):
     """Somebody stopped the run.
 
     Args:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from msgspec import Struct, field
 from msgspec.structs import replace as changed
 
 from isthmus.adapters.views import to_response
@@ -16,6 +16,7 @@ from isthmus.harness.account import Account
 from isthmus.harness.asides import Asides
 from isthmus.harness.beginning import Announce, Begun, Heard, Todo
 from isthmus.harness.conversation import Turn
+from isthmus.harness.copies import copier
 from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import Runner, retries_of
 from isthmus.harness.docket import Docket
@@ -42,10 +43,10 @@ from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability.scope import Operation, under
 
 AgentEvent: TypeAlias = Event | ToolResult
+_outcome = copier(Outcome)
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """One run: the machine's state, and what is under way.
 
     Args:
@@ -234,7 +235,7 @@ class Run:
         self.tallied = True
         self.collect()
         spent = self.spent
-        self.outcome = replace(outcome, attempts=self.account.tries, usage=spent.usage, usage_missing=spent.missing)
+        self.outcome = _outcome(outcome, attempts=self.account.tries, usage=spent.usage, usage_missing=spent.missing)
         say_how_far(self.outcome, self.replies)
 
     def conclude(self) -> None:
@@ -243,9 +244,8 @@ class Run:
         outcome = self.outcome
         if outcome is not None and not self.concluded:
             self.concluded = True
-            # Who adds up the runs that were told must not count an agent again with the one that it worked for.
-            own = replace(outcome, attempts=self.account.own, usage=self.state.spent.usage)
-            ended(self.op, self.agent, run_id=self.context.run_id or "", outcome=own)
+            own, usage = self.account.own, self.state.spent.usage
+            ended(self.op, self.agent, run_id=self.context.run_id or "", outcome=outcome, attempts=own, usage=usage)
 
     @property
     def spent(self) -> Spent:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace as changed
 
 from isthmus.errors import InvalidRequestError
 from isthmus.harness.effects import CallModel
@@ -21,8 +24,7 @@ _STEERED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """A request as it was sent.
 
     The transcript may say the same in another way: it lacks what was added for one call, joins a reply to the one that
@@ -57,7 +59,7 @@ class Sent:
         """With input that the provider applied before what the request brought; `state` has not got it yet."""
         given, said = tuple(messages), self.ctx.messages
         at = len(said) - (self.length - state.replied)
-        return replace(
+        return changed(
             self, ctx=replace(self.ctx, messages=(*said[:at], *given, *said[at:])), length=self.length + len(given)
         )
 
@@ -70,7 +72,7 @@ class Sent:
         new = [made.get(each.get("tool_call_id"), each) for each in state.messages[self.length :]]
         base = self.ctx if effect.continues == "automatic" else effect.ctx
         messages = (*self.ctx.messages, *map(self._theirs, new))
-        return replace(self, ctx=replace(base, messages=messages), length=len(state.messages))
+        return changed(self, ctx=replace(base, messages=messages), length=len(state.messages))
 
     def _theirs(self, message: Message) -> Message:
         call_id = self.ids.get(message.get("tool_call_id", ""))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from operator import attrgetter
+
+from msgspec import Struct
 
 from isthmus.models.events import Usage
 
@@ -14,10 +17,10 @@ _COUNTS = (
     "cache_write_1h_tokens",
     "reasoning_tokens",
 )
+_counts = attrgetter(*_COUNTS)
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(Struct, frozen=True):
     """Tokens added up over several calls.
 
     Args:
@@ -33,16 +36,20 @@ class Spent:
         if usage is None:
             return Spent(self.usage, True)
         missing = self.missing or usage.input_tokens is None or usage.output_tokens is None
+        counts: tuple[int | None, ...] = _counts(usage)
         if self.usage is None:
-            counts = {name: getattr(usage, name) for name in _COUNTS}
-            return Spent(Usage(**counts, estimated=usage.estimated), missing)
-        summed = {name: _sum(getattr(self.usage, name), getattr(usage, name)) for name in _COUNTS}
-        return Spent(Usage(**summed, estimated=self.usage.estimated or usage.estimated), missing)
+            return Spent(_usage(counts, usage.estimated), missing)
+        summed = map(_sum, _counts(self.usage), counts)
+        return Spent(_usage(summed, self.usage.estimated or usage.estimated), missing)
 
     def with_those_of(self, other: Spent) -> Spent:
         """With what others spent."""
         both = self if other.usage is None else self.add(other.usage)
-        return Spent(both.usage, both.missing or other.missing)
+        return both if both.missing or not other.missing else Spent(both.usage, True)
+
+
+def _usage(counts: Iterable[int | None], estimated: bool) -> Usage:
+    return Usage(**dict(zip(_COUNTS, counts, strict=True)), estimated=estimated)
 
 
 def _sum(first: int | None, second: int | None) -> int | None:
