@@ -171,7 +171,7 @@ class Asides:
             Exception: whatever a hook raised that was told of a call.
         """
         run, results = self._run, self._results(effect)
-        async with aclosing(results), aclosing(beside(run, results)) as events:
+        async with aclosing(beside(run, results)) as events:
             async for item in events:
                 if isinstance(item, ToolResult):
                     run.results = (*run.results, item)

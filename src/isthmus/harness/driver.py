@@ -41,22 +41,24 @@ async def drive(
     watch.start(loop := asyncio.get_running_loop())
     try:
         await _open(run, kept, watch)
-        async with model.open_run() as active, run.joined():
+        async with model.open_run() as active, run:
             run.calls(active)
             await take_up(run)
             while not run.closing and (effect := run.next()) is not None:
                 watch.task = asyncio.current_task(loop)
-                if isinstance(effect, Emit):
-                    yield effect.event
+                if not isinstance(effect, CallModel):
+                    work = hand_over(run, effect) if isinstance(effect, HandOver) else run.work(effect)
+                    if work is not None:
+                        async with aclosing(work):
+                            async for event in work:
+                                yield event
+                                watch.task = asyncio.current_task(loop)
+                    elif isinstance(effect, Emit):
+                        yield effect.event
+                    else:
+                        await run.attend(effect)
                     for told in run.told():
                         yield told
-                    continue
-                if not isinstance(effect, CallModel):
-                    work = hand_over(run, effect) if isinstance(effect, HandOver) else run.carry_out(effect)
-                    async with aclosing(work) as events:
-                        async for event in events:
-                            yield event
-                            watch.task = asyncio.current_task(loop)
                     continue
                 if run.log is not None:
                     await run.log.demand()
@@ -72,7 +74,7 @@ async def drive(
                                 continue
                             for shown in passage.take(event) if type(event) is not Aside else run.aside(event):
                                 yield shown
-                            plain = passage.plain
+                            plain = plain or passage.plain
                 except TierError as error:
                     broken = error
                 finally:
@@ -88,8 +90,7 @@ async def drive(
             raise
     finally:
         watch.stop()
-        failure = sys.exception()
-        await _over(run, kept, failure)
+        await _over(run, kept, failure := sys.exception())
         for told in () if isinstance(failure, GeneratorExit | asyncio.CancelledError) else run.told():
             yield told
     if run.outcome is not None:

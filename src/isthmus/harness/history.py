@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from isthmus.models.events import Call, Note, NoteCode, StepResult, Text, framed
-from isthmus.models.messages import RESERVED, assistant_message
+from isthmus.models.events import Call, Native, Note, NoteCode, StepResult, framed
+from isthmus.models.messages import assistant_message
 
 Message: TypeAlias = Mapping[str, Any]
 
@@ -29,10 +29,12 @@ def fresh_id(call_id: str, taken: Iterable[str]) -> str:
     return f"{call_id}_{number}"
 
 
-def renamed(calls: Iterable[Call], taken: Iterable[str]) -> dict[str, str]:
+def renamed(calls: Collection[Call], taken: Iterable[str]) -> dict[str, str]:
     """Which ids of a reply must change, and to what, because earlier calls of the transcript have them."""
-    ids = set(taken)
     changes: dict[str, str] = {}
+    if not calls:
+        return changes
+    ids = set(taken)
     for call in calls:
         call_id = call.call_id or ""
         if call_id in ids:
@@ -42,11 +44,19 @@ def renamed(calls: Iterable[Call], taken: Iterable[str]) -> dict[str, str]:
 
 
 def with_id(call: Call, call_id: str) -> Call:
-    """The same call under another id, with the frame that it came from."""
+    """The same call under an id, with the frame that it came from."""
+    if call.call_id == call_id:
+        return call
     return framed(Call(call.tool, call.input, call_id, call.arguments, call.problem), call.raw)  # type: ignore[no-any-return]
 
 
-def reply_message(step: StepResult, text: str, *, calls: Sequence[Call]) -> tuple[Message | None, tuple[Note, ...]]:
+class _Kept(NamedTuple):
+    text: str
+    calls: tuple[Call, ...]
+    message: Native | None
+
+
+def reply_message(step: StepResult, text: str, *, calls: tuple[Call, ...]) -> tuple[Message | None, tuple[Note, ...]]:
     """The transcript's entry of a reply, or None where it has nothing to keep.
 
     Args:
@@ -57,13 +67,10 @@ def reply_message(step: StepResult, text: str, *, calls: Sequence[Call]) -> tupl
     Returns:
         The entry, and a note where its native form no longer fits and was left out.
     """
-    if text == step.text and tuple(calls) == step.calls:
-        message = assistant_message(step)
-        empty = message["content"] is None and RESERVED not in message and not calls
-        return (None if empty else message), ()
-    events = (*((Text(text),) if text else ()), *calls)
-    message = assistant_message(StepResult(events=events, finish=step.finish))
+    native = step.message
     notes: tuple[Note, ...] = ()
-    if step.message is not None:
-        notes = (Note(NoteCode.NATIVE_DROPPED, "the reply was joined or renumbered: its native form no longer fits"),)
-    return (message if events else None), notes
+    if native is not None and (text != step.text or calls != step.calls):
+        why = "the reply was joined or renumbered: its native form no longer fits"
+        native, notes = None, (Note(NoteCode.NATIVE_DROPPED, why),)
+    empty = not text and not calls and native is None
+    return (None if empty else assistant_message(_Kept(text, calls, native))), notes

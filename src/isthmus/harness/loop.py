@@ -6,7 +6,6 @@ a run first: the tools are withdrawn after `max_tool_round_trips` rounds, the st
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -19,12 +18,7 @@ from isthmus.harness.effects import CallModel, Collect, Effect, Emit, HandOver, 
 from isthmus.harness.endings import cut_reason, end, failure_reason
 from isthmus.harness.following import answered, delivered, followed, resumed, succeeded, unanswered
 from isthmus.harness.handoffs import Handoff
-from isthmus.harness.history import (
-    NOT_EXECUTED,
-    UNKNOWN,
-    Message,
-    Said,
-)
+from isthmus.harness.history import NOT_EXECUTED, UNKNOWN, Message, Said
 from isthmus.harness.limits import Limits
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.pairing import all_call_ids, paired
@@ -154,11 +148,11 @@ def asked_again(state: LoopState) -> Next:
 
 def _ask(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
     """Call the model, if the budget allows another step."""
-    budget = (("max_steps", state.limits.max_steps), ("max_turns", state.limits.max_turns))
-    for name, limit in budget:
-        if state.earlier + state.steps >= limit:
-            detail = f"{name}={limit}: all are used; raise it if the run is worth more"
-            return end(state, "cut", reason=CutReason.BUDGET_STEPS, text=state.text, detail=detail)
+    limits, made = state.limits, state.earlier + state.steps
+    if made >= limits.max_steps or made >= limits.max_turns:
+        name = "max_steps" if made >= limits.max_steps else "max_turns"
+        detail = f"{name}={getattr(limits, name)}: all are used; raise it if the run is worth more"
+        return end(state, "cut", reason=CutReason.BUDGET_STEPS, text=state.text, detail=detail)
     again = extra or (state.repair is not None and state.repair.feedback)
     return (state, (PrepareTurn(),)) if state.staged and not again else _call(state, extra)
 
@@ -339,10 +333,12 @@ def _failed(state: LoopState, report: Failed) -> Next:
 
 def _ran(state: LoopState, report: ToolsRan) -> Next:
     results = {result.call_id: result for result in report.results}
-    used = Counter(state.used)
-    used.update(result.tool for result in report.results if result.ran)
+    used = dict(state.used)
+    for result in report.results:
+        if result.ran:
+            used[result.tool] = used.get(result.tool, 0) + 1
     state = state.settled(results, UNKNOWN)
-    state = changed(state, used=MappingProxyType(dict(used)), rounds=state.rounds + 1)
+    state = changed(state, used=MappingProxyType(used), rounds=state.rounds + 1)
     return (state, (Collect(state.required),)) if state.running else _ask(state)
 
 

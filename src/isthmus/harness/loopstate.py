@@ -95,10 +95,9 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
         policy = self.tools
         if not policy.tools:
             return (), "none" if policy.tool_choice == "none" else None
-        limits = policy.tool_call_limits or {}
-        left = tuple(
-            tool for tool in policy.normalized_tools if self.used.get(tool.name, 0) < limits.get(tool.name, _ANY)
-        )
+        limits, left = policy.tool_call_limits, policy.normalized_tools
+        if limits:
+            left = tuple(tool for tool in left if self.used.get(tool.name, 0) < limits.get(tool.name, _ANY))
         if self.rounds >= policy.max_tool_round_trips or not left:
             return (), "none"
         choice = policy.tool_choice
@@ -127,19 +126,24 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
 
     def committed(self, step: StepResult, said: Said) -> LoopState:
         """With the reply in the transcript, and its calls waiting for their results."""
-        changes = renamed(step.calls, self.ids)
-        calls = tuple(with_id(call, changes.get(call.call_id or "", call.call_id or "")) for call in step.calls)
-        message, notes = reply_message(step, self.open_text + said.written, calls=calls)
-        moved = tuple(Note(NoteCode.CALL_ID_CHANGED, f"{old!r} was taken: now {new!r}") for old, new in changes.items())
+        calls, ids, notes = step.calls, self.ids, self.notes
+        if calls:
+            changes = renamed(calls, ids)
+            calls = tuple([with_id(call, changes.get(call.call_id or "", call.call_id or "")) for call in calls])
+            moved = [Note(NoteCode.CALL_ID_CHANGED, f"{old!r} was taken: now {new!r}") for old, new in changes.items()]
+            ids, notes = ids.union([call.call_id or "" for call in calls]), (*notes, *moved)
+        message, dropped = reply_message(step, self.open_text + said.written, calls=calls)
         messages = self.messages if message is None else (*self.messages, message)
-        running = {call.call_id for call in self.running}
+        if self.running:
+            running = {call.call_id for call in self.running}
+            calls = tuple(call for call in calls if call.call_id not in running)
         return changed(
             self,
             messages=messages,
             replied=len(messages),
-            ids=self.ids | {call.call_id or "" for call in calls},
-            calls=tuple(call for call in calls if call.call_id not in running) if running else calls,
-            notes=(*self.notes, *moved, *notes),
+            ids=ids,
+            calls=calls,
+            notes=(*notes, *dropped),
             open_text="",
             answered="",
             continued=0,

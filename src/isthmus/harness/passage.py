@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 
 from isthmus.harness.effects import CallModel
 from isthmus.harness.history import Said, fresh_id, with_id
@@ -38,44 +39,39 @@ class Passage:
 
     @property
     def plain(self) -> bool:
-        """Whether text passes as it is from now on; who lets it enters it in `pieces`."""
+        """Whether text passes as it is from now on, to the end; who lets it enters it in `pieces`."""
         return not self._joiner.open and self._draft is None
 
-    def take(self, event: Event) -> Iterator[Event]:
-        """What the consumer sees of an event; nothing of a finish."""
+    def take(self, event: Event) -> Iterable[Event]:
+        """What the consumer sees of an event, of which he may leave the rest; nothing of a finish."""
         if self._draft is None:
-            yield from self._pass(event)
-            return
-        for shown in self._draft.take(event):
-            yield from self._pass(shown)
+            return self._pass(event)
+        return (shown for drafted in self._draft.take(event) for shown in self._pass(drafted))
 
     def read(self, step: StepResult) -> StepResult:
         """The reply as it was asked for."""
         return step if self._asked is None else self._asked.read(step)
 
-    def _pass(self, event: Event) -> Iterator[Event]:
+    def _pass(self, event: Event) -> Iterable[Event]:
+        if isinstance(event, CallDelta):
+            return (self._preview(event),)
         if isinstance(event, Text) or (isinstance(event, Marker) and self._draft is None):
             self._held.append(event)
             if self._joiner.open:
                 self._joiner.feed(event.text)
                 self._repeated = self._joiner.dropped
-            if not self._joiner.open:
-                yield from self._release()
-        elif isinstance(event, Call):
-            yield from self.rest()
-            if event.call_id not in self._known:
-                yield self._call(event)
-        elif isinstance(event, CallDelta):
-            yield self._preview(event)
-        elif not isinstance(event, Finish):
-            yield event
+            return () if self._joiner.open else self._release()
+        if isinstance(event, Call):
+            due = () if event.call_id in self._known else (self._call(event),)
+            return chain(rest, due) if (rest := self.rest()) else due
+        return () if isinstance(event, Finish) else (event,)
 
-    def rest(self) -> Iterator[Event]:
+    def rest(self) -> Iterable[Event]:
         """What is still held back."""
         if self._joiner.open:
             self._joiner.close()
             self._repeated = self._joiner.dropped
-        yield from self._release()
+        return self._release() if self._held else ()
 
     def _release(self) -> Iterator[Event]:
         """What is held back and new."""

@@ -57,17 +57,40 @@ async def run_round(run: Worked, effect: RunTools) -> AsyncGenerator[ToolResult 
         if plan.asked:
             run.report(Held(run_id, plan.asked, plan.answered))
             return
-    async with aclosing(_ran(run, effect, plan)) as events:
-        async for event in events:
-            yield event
+    calls = {call.call_id or "": call for call in effect.calls}
+    run.docket = None
+    if run.lead is not None:
+        run.lead.round(run.active, plan)
+    due = effect.calls if plan is None else plan.run
+    results = ToolExecutor(around=around(run, plan)).results(
+        due, tools=effect.tools, context=run.context, used=effect.used, on_tool_start=starting(run)
+    )
+    async with aclosing(beside(run, results)) as events:
+        async for item in events:
+            if isinstance(item, ToolResult):
+                item = item if plan is None else plan.shown(item)
+                if item.outcome == WAITING:
+                    if run.crew is not None:
+                        await run.crew.tool_ends(calls[item.call_id], item)
+                    continue
+                run.results = (*run.results, item)
+                await tell(run, calls[item.call_id], result=item)
+            yield item
+    _report(run, run_id)
+
+
+def _report(run: Worked, run_id: str) -> None:
+    """Say what came of a round that was run."""
     waiting: dict[str, Waiting] = {}
     if run.lead is not None:
         run.collect()
         waiting = run.lead.waiting
-    # An agent that waits holds the run up as a call of its own would.
-    asked = {name: Question(inner=each) for name, each in waiting.items()}
-    results = {result.call_id: result for result in run.results}
-    run.report(Held(run_id, asked, results) if asked else ToolsRan(run.results))
+    if waiting:
+        # An agent that waits holds the run up as a call of its own would.
+        asked = {name: Question(inner=each) for name, each in waiting.items()}
+        run.report(Held(run_id, asked, {result.call_id: result for result in run.results}))
+    else:
+        run.report(ToolsRan(run.results))
     if run.crew is not None:
         run.crew.at("tool_round_end", run.state)
 
@@ -82,32 +105,10 @@ async def _known(run: Worked, effect: RunTools, plan: Plan) -> AsyncGenerator[To
             yield known
 
 
-async def _ran(run: Worked, effect: RunTools, plan: Plan | None) -> AsyncGenerator[ToolResult | RunEvent, None]:
-    calls = {call.call_id or "": call for call in effect.calls}
-    run.docket = None
-    if run.lead is not None:
-        run.lead.round(run.active, plan)
-    due = effect.calls if plan is None else plan.run
-    results = ToolExecutor(around=around(run, plan)).results(
-        due, tools=effect.tools, context=run.context, used=effect.used, on_tool_start=starting(run)
-    )
-    async with aclosing(results), aclosing(beside(run, results)) as events:
-        async for item in events:
-            if isinstance(item, ToolResult):
-                item = item if plan is None else plan.shown(item)
-                if item.outcome == WAITING:
-                    if run.crew is not None:
-                        await run.crew.tool_ends(calls[item.call_id], item)
-                    continue
-                run.results = (*run.results, item)
-                await tell(run, calls[item.call_id], result=item)
-            yield item
-
-
 def beside(
     run: Worked, results: AsyncGenerator[ToolResult, None]
 ) -> AsyncGenerator[ToolResult | RunEvent, None] | AsyncGenerator[ToolResult, None]:
-    """Results as they come, and in between what those who attend the run have to say."""
+    """Results as they come, and in between what those who attend the run have to say; closing it closes them."""
     return results if run.crew is None or run.crew.mailbox is None else run.crew.mailbox.beside(results)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
@@ -180,7 +180,8 @@ class Run(Struct):
         raw = await stream.result() if failure is None else stream.partial(failure)
         step = passage.read(raw)
         step, continued = (step, None) if self.asides is None else await self.asides.replied(step)
-        self.effects.extend(Emit(event) for event in passage.rest())
+        for event in passage.rest():
+            self.effects.append(Emit(event))
         if failure is None or step.events:
             self.replies = (*self.replies, step)
             self._hear(step)
@@ -265,19 +266,11 @@ class Run(Struct):
         if self.crew is not None:
             self.effects.append(Heard(step))
 
-    async def carry_out(self, effect: Todo) -> AsyncGenerator[AgentEvent | RunEvent, None]:
-        """The events of any other effect; a batch of calls is reported at its end."""
+    def work(self, effect: Todo) -> AsyncGenerator[AgentEvent | RunEvent, None] | None:
+        """The events of an effect for which others work, a batch of calls reported at its end; None of any other."""
         if isinstance(effect, RunTools):
-            async for event in run_round(self, effect):
-                yield event
-        elif isinstance(effect, Collect) and self.asides is not None:
-            async for event in self.asides.collect(effect):
-                yield event
-        elif self.crew is not None:
-            with under(self.op):
-                await self._attend(self.crew, effect)
-        for told in self.told():
-            yield told
+            return run_round(self, effect)
+        return self.asides.collect(effect) if isinstance(effect, Collect) and self.asides is not None else None
 
     def aside(self, event: Aside) -> tuple[AgentEvent | RunEvent, ...]:
         """Act on an event aside, and show it, with what those who attend the run have to say by now."""
@@ -286,21 +279,25 @@ class Run(Struct):
         self.asides.take(event.event)
         return (event, *self.told())
 
-    @asynccontextmanager
-    async def joined(self) -> AsyncIterator[None]:
-        """See to it that nothing runs on beside the run."""
-        try:
-            yield
-        finally:
-            if self.asides is not None:
-                await self.asides.end()
+    async def __aenter__(self) -> Run:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        # Nothing runs on beside a run that is over.
+        if self.asides is not None:
+            await self.asides.end()
 
     def told(self) -> tuple[RunEvent, ...]:
         """What is to be read of those who attend the run."""
         return () if self.crew is None else self.crew.events()
 
+    async def attend(self, effect: Todo) -> None:
+        """Carry out a step around a model call."""
+        if self.crew is not None:
+            with under(self.op):
+                await self._attend(self.crew, effect)
+
     async def _attend(self, crew: Crew, effect: Todo) -> None:
-        """The steps around a model call."""
         if isinstance(effect, PrepareTurn):
             prepared = await crew.prepare(self.state, self.active)
             if self.log is not None:

@@ -130,7 +130,7 @@ class Mailbox:
         return events
 
     async def beside(self, source: AsyncGenerator[_Item, None]) -> AsyncGenerator[_Item | RunEvent, None]:
-        """The items of a source, and in between each event as it comes; closing it stops what the source waits for."""
+        """The items of a source, and in between each event as it comes; closing it closes the source."""
         step: asyncio.Future[_Item] | None = None
         try:
             while True:
@@ -156,6 +156,7 @@ class Mailbox:
                 step.cancel()
                 with suppress(asyncio.CancelledError, StopAsyncIteration):
                     await step
+            await source.aclose()
 
 
 def _wake(place: asyncio.Future[None] | None) -> None:

@@ -66,7 +66,10 @@ def public_messages(messages: Iterable[_Message]) -> tuple[_Message, ...]:
 
 def lasting_messages(messages: Iterable[_Message]) -> tuple[_Message, ...]:
     """The messages that outlive a run: all but the ephemeral ones."""
-    return tuple(message for message in messages if not is_ephemeral_message(message))
+    return tuple(
+        # Most messages have no mark, and of a dict that is seen at once.
+        [each for each in messages if (type(each) is dict and RESERVED not in each) or not is_ephemeral_message(each)]
+    )
 
 
 def _mark(message: Any) -> Mapping[str, Any] | None:

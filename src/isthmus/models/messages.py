@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, Protocol
 
 from isthmus.errors import InvalidRequestError
 from isthmus.models.enums import MessageRole as MessageRole
-from isthmus.models.events import Native, Note, NoteCode, StepResult
+from isthmus.models.events import Call, Native, Note, NoteCode
 from isthmus.models.jsontext import Raw, dumps, loads, unsayable
 
 RESERVED = "_isthmus"
@@ -135,22 +135,33 @@ def fingerprint(message: Mapping[str, Any]) -> str:
     return sha256(dumps([message.get("content"), calls])).hexdigest()[:24]
 
 
-def assistant_message(step: StepResult) -> dict[str, Any]:
+class _Spoken(Protocol):
+    """What a history has of a reply."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def calls(self) -> tuple[Call, ...]: ...
+    @property
+    def message(self) -> Native | None: ...
+
+
+def assistant_message(step: _Spoken) -> dict[str, Any]:
     """The history entry of a reply: its text and calls, with its native form attached where it has one.
 
     Calls that were not whole are no part of it; arguments stand as the model wrote them.
     """
     message: dict[str, Any] = {"role": "assistant", "content": step.text or None}
-    calls = [
-        {
-            "id": call.call_id,
-            "type": "function",
-            "function": {"name": call.tool, "arguments": call.arguments or dumps(call.input or {}).decode()},
-        }
-        for call in step.calls
-    ]
+    calls = step.calls
     if calls:
-        message["tool_calls"] = calls
+        message["tool_calls"] = [
+            {
+                "id": call.call_id,
+                "type": "function",
+                "function": {"name": call.tool, "arguments": call.arguments or dumps(call.input or {}).decode()},
+            }
+            for call in calls
+        ]
     native = step.message
     if native is not None:
         form = {
