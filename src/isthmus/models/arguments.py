@@ -53,12 +53,14 @@ def validated(tool: ToolSpec, given: Mapping[str, Any]) -> Any:
         if faults:
             raise ArgumentsError("; ".join(faults))
         return given
-    from pydantic import ValidationError
-
     try:
         return tool.args_model.model_validate(given)
-    except ValidationError as error:
+    except ValueError as error:
         wrong = error
+    from pydantic import ValidationError
+
+    if not isinstance(wrong, ValidationError):
+        raise wrong
     try:
         # A strict model takes dates and the like from JSON alone; and whatever is wrong, it was wrong as JSON. Numbers
         # that JSON has no words for would become nulls.
@@ -83,7 +85,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _has_float(value: Any) -> bool:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return any(map(_has_float, value.values()))
     return any(map(_has_float, value)) if isinstance(value, list) else isinstance(value, float)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from contextlib import aclosing, nullcontext, suppress
+from functools import partial
 from inspect import isawaitable
 from time import monotonic
 from typing import Any, ClassVar, TypeAlias
@@ -62,8 +62,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool-result
         return shown(self.content)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
+class _Ready(msgspec.Struct, frozen=True):
     """A call that may run."""
 
     call: Call
@@ -72,21 +71,22 @@ class _Ready:
     context: ToolExecutionContext
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Batch:
+class _Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What the calls of one reply have in common."""
 
     tools: Tools
     started: Callable[[Call], Any] | None
     ended: Callable[[Call, Any], Any] | None
-    stop: CancellationToken
+    stop: CancellationToken | None
     around: Around | None
 
-    async def tell(self, told: Callable[..., Any] | None, *what: Any) -> None:
-        """Call back, sync or async."""
-        answer = told(*what) if told is not None else None
-        if isawaitable(answer):
-            await answer
+    @property
+    def stopped(self) -> bool:
+        """Whether the caller has cancelled."""
+        return self.stop is not None and self.stop.cancelled
+
+
+_ADAPTER = ChatCompletionsOutputAdapter()
 
 
 class ToolExecutor:
@@ -98,7 +98,7 @@ class ToolExecutor:
     """
 
     def __init__(self, adapter: ToolOutputAdapter | None = None, *, around: Around | None = None) -> None:
-        self._adapter = adapter or ChatCompletionsOutputAdapter()
+        self._adapter = adapter or _ADAPTER
         self._around = around
 
     async def execute(
@@ -170,7 +170,7 @@ class ToolExecutor:
             tools=tools,
             started=on_tool_start,
             ended=on_tool_end,
-            stop=cancellation_token or CancellationToken(),
+            stop=cancellation_token,
             around=self._around,
         )
         plan = _plan(batch.tools, calls, context, used=dict(used or {}))
@@ -234,7 +234,8 @@ def _ready(offered: Mapping[str, Any], call: Call, context: Contexts | None) -> 
 
 def _context(call: Call, context: Contexts | None) -> ToolExecutionContext:
     if isinstance(context, ToolExecutionContext):
-        return replace(context, tool_call_id=call.call_id)
+        fields = {name: getattr(context, name) for name in context.__dataclass_fields__}
+        return type(context)(**{**fields, "tool_call_id": call.call_id})
     known = context.get(call.call_id or "") if context is not None else None
     return known or ToolExecutionContext(tool_call_id=call.call_id)
 
@@ -247,12 +248,20 @@ async def _run(batch: _Batch, item: _Ready) -> ToolResult:
 
 async def _ran(batch: _Batch, item: _Ready) -> ToolResult:
     began = monotonic()
-    if batch.stop.cancelled:
+    if batch.stopped:
         return _answer(item.call, f"Error: Tool {item.tool.name!r} was not run: the run was cancelled.", "not-executed")
-    await batch.tell(batch.started, item.call)
+    if batch.started is not None:
+        await _told(batch.started(item.call))
     value, content, outcome = await _attempts(batch, item)
-    await batch.tell(batch.ended, item.call, value)
+    if batch.ended is not None:
+        await _told(batch.ended(item.call, value))
     return _answer(item.call, content, outcome, monotonic() - began)
+
+
+async def _told(answer: Any) -> None:
+    """Wait for a callback that is async."""
+    if isawaitable(answer):
+        await answer
 
 
 _Attempt: TypeAlias = tuple[Any, str | list[dict[str, Any]], str]
@@ -261,8 +270,8 @@ _Attempt: TypeAlias = tuple[Any, str | list[dict[str, Any]], str]
 
 async def _attempts(batch: _Batch, item: _Ready) -> _Attempt:
     limit, again = batch.tools.tool_call_timeout, batch.tools.tool_call_max_retries
-    plain = not is_async(item.tool.handler)
-    tries = 1 if plain or not item.tool.retry_on_timeout else 1 + again
+    retries = limit is not None and item.tool.retry_on_timeout and is_async(item.tool.handler)
+    tries = 1 + again if retries else 1
     for _ in range(tries):
         try:
             return await _attempt(item, limit, batch.stop)
@@ -270,8 +279,8 @@ async def _attempts(batch: _Batch, item: _Ready) -> _Attempt:
             continue
         except _Stopped:
             break
-    left = "It may still be running" if plain else "It was stopped"
-    if batch.stop.cancelled:
+    left = "It was stopped" if is_async(item.tool.handler) else "It may still be running"
+    if batch.stopped:
         text = f"Error: Tool {item.tool.name!r} was cancelled. {left}; its outcome is unknown."
         return _failure(text, ToolErrorKind.CANCELLED)
     text = f"Error: Tool {item.tool.name!r} timed out after {limit}s ({tries} attempts)."
@@ -290,21 +299,20 @@ class _Stopped(Exception):
     """The caller cancelled."""
 
 
-async def _attempt(item: _Ready, limit: float | None, stop: CancellationToken) -> _Attempt:
+_ENDLESS = nullcontext()
+"""What nobody stops needs no scope of its own."""
+
+
+async def _attempt(item: _Ready, limit: float | None, stop: CancellationToken | None) -> _Attempt:
     """One attempt; a time-out, a cancellation or an exit of the handler's own is its failure, not ours."""
-    token = CancellationToken()
-    scope = asyncio.timeout(limit)
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    token, task = CancellationToken(), asyncio.current_task()
     before = task.cancelling() if task is not None else 0
-
-    def stopped() -> None:
-        token.cancel()
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_expire, scope)
-
-    forget = stop.on_cancel(stopped)
+    scope = None if limit is None and stop is None else asyncio.timeout(limit)
+    forget = None
+    if stop is not None and scope is not None:
+        forget = stop.on_cancel(partial(_stop, token, scope, asyncio.get_running_loop()))
     try:
-        async with scope:
+        async with scope or _ENDLESS:
             value = await item.tool.call(item.args, token, context=item.context)
             return _result(item.tool, value)
     except asyncio.CancelledError as error:
@@ -312,12 +320,20 @@ async def _attempt(item: _Ready, limit: float | None, stop: CancellationToken) -
             raise
         return _failed(item, error)
     except (Exception, SystemExit) as error:
-        if isinstance(error, TimeoutError) and scope.expired():
-            raise (_Stopped if stop.cancelled else _TimedOut) from None
+        if isinstance(error, TimeoutError) and scope is not None and scope.expired():
+            raise (_Stopped if stop is not None and stop.cancelled else _TimedOut) from None
         return _failed(item, error)
     finally:
-        forget()
+        if forget is not None:
+            forget()
         token.cancel()
+
+
+def _stop(token: CancellationToken, scope: asyncio.Timeout, loop: asyncio.AbstractEventLoop) -> None:
+    """Stop an attempt, from whatever thread."""
+    token.cancel()
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(_expire, scope)
 
 
 def _expire(scope: asyncio.Timeout) -> None:

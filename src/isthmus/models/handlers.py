@@ -59,9 +59,14 @@ class _Async:
         return await self.func(**_values(args), **_filled(self.injected, cancellation_token, context))
 
 
-def _filled(injected: tuple[str, ...], cancellation_token: Any, context: Any) -> dict[str, Any]:
+def _filled(injected: tuple[str, ...], cancellation_token: Any, context: Any) -> Mapping[str, Any]:
+    if not injected:
+        return _NONE
     given = {"cancellation_token": cancellation_token, "context": context}
     return {name: given[name] for name in injected}
+
+
+_NONE: Mapping[str, Any] = {}
 
 
 def keyword_handler(func: Callable[..., Any], injected: tuple[str, ...]) -> Callable[..., Any]:
@@ -75,7 +80,8 @@ def keyword_handler(func: Callable[..., Any], injected: tuple[str, ...]) -> Call
 
 
 def _values(args: Any) -> Mapping[str, Any]:
-    if isinstance(args, Mapping):
+    # A dict first, of which it is seen at once.
+    if isinstance(args, (dict, Mapping)):
         return args
     fields = getattr(type(args), "model_fields", None)
     if fields is None:
@@ -83,25 +89,28 @@ def _values(args: Any) -> Mapping[str, Any]:
     return {field.alias or name: getattr(args, name) for name, field in fields.items()}
 
 
-def handler_call(handler: Callable[..., Any]) -> Callable[[Any, Mapping[str, Any]], Any]:
-    """How to call a handler with arguments and what there is to inject: as much of it as it has parameters for.
+def handler_call(handler: Callable[..., Any]) -> Callable[[Any, Any, Any], Any]:
+    """How to call a handler with arguments, a token and a context: with as much of it as it has parameters for.
 
     Parameters named `cancellation_token` and `context` get these; further positional ones get them in that order.
     """
     try:
         parameters = list(inspect.signature(handler).parameters.values())
     except (TypeError, ValueError):
-        return lambda args, given: handler(args)
+        return lambda args, cancellation_token, context: handler(args)
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return lambda args, given: handler(args, *(given[name] for name in INJECTED))
+        return handler
     further = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][1:]
     by_order = iter(INJECTED)
     wanted = [p.name if p.name in INJECTED else next(by_order, None) for p in further if _is_ours(p)]
     places = [name for name in wanted if name is not None]
     names = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name in INJECTED]
+    if tuple(places) == INJECTED and not names:
+        return handler
 
-    def call(args: Any, given: Mapping[str, Any]) -> Any:
-        return handler(args, *(given[name] for name in places), **{name: given[name] for name in names})
+    def call(args: Any, cancellation_token: Any, context: Any) -> Any:
+        given = {"cancellation_token": cancellation_token, "context": context}
+        return handler(args, *[given[name] for name in places], **{name: given[name] for name in names})
 
     return call
 

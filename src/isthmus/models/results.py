@@ -76,13 +76,20 @@ def tool_outcome(result: Any) -> ToolOutcome:
 
     A `ToolFailure`, an exception, and a mapping with something under "error" do; anything else is a success.
     """
+    if type(result) in _SCALARS:
+        return _WELL
     if isinstance(result, ToolFailure):
         return ToolOutcome(False, result.error)
     if isinstance(result, BaseException):
         return ToolOutcome(False, ToolError(said(result), ToolErrorKind.ERROR.value))
     if isinstance(result, Mapping) and result.get("error"):
         return ToolOutcome(False, ToolError(result_text(result["error"]), ToolErrorKind.ERROR.value))
-    return ToolOutcome(True)
+    return _WELL
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_JSON = _SCALARS | {dict, list, tuple}
+_WELL = ToolOutcome(True)
 
 
 def result_content(value: Any) -> str | list[dict[str, Any]]:
@@ -92,6 +99,8 @@ def result_content(value: Any) -> str | list[dict[str, Any]]:
     the list holds becomes text. This library's own key is left out wherever it stands: what a tool returns is no
     bookkeeping.
     """
+    if type(value) in _SCALARS:
+        return result_text(value)
     value = without_reserved(value)
     items = value if isinstance(value, list | tuple) else (value,)
     if not any(isinstance(item, _PARTS) for item in items):
@@ -124,14 +133,16 @@ def result_text(value: Any) -> str:
     """
     if isinstance(value, str):
         return str.__str__(value)
-    dump = getattr(value, "model_dump_json", None)
-    if callable(dump) and not isinstance(value, type):
-        return str(dump())
-    if isinstance(value, Generator | AsyncGenerator):
-        raise TypeError("a generator is no result that can be read: return the whole of it")
-    plain = value is None or isinstance(value, Mapping | list | tuple | int | float)
-    if not plain and (not is_dataclass(value) or isinstance(value, type)):
-        return str(value)
+    plain = type(value) in _JSON
+    if not plain:
+        dump = getattr(value, "model_dump_json", None)
+        if callable(dump) and not isinstance(value, type):
+            return str(dump())
+        if isinstance(value, Generator | AsyncGenerator):
+            raise TypeError("a generator is no result that can be read: return the whole of it")
+        plain = isinstance(value, Mapping | list | tuple | int | float)
+        if not plain and (not is_dataclass(value) or isinstance(value, type)):
+            return str(value)
     with suppress(TypeError, ValueError, RecursionError):
         return (dumps(value) if plain else structured(value)).decode()
     with suppress(ValueError):

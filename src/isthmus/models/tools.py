@@ -108,7 +108,8 @@ class Tool(ToolSpec):
         )
         self._handler = handler
         self._formatter = formatter
-        self._call: Callable[[Any, Mapping[str, Any]], Any] | None = None
+        self._call: Callable[[Any, Any, Any], Any] | None = None
+        self._waits = False
         self.retry_on_timeout = retry_on_timeout
 
     @property
@@ -222,9 +223,11 @@ class Tool(ToolSpec):
     async def call(self, args: Any, cancellation_token: CancellationToken, *, context: ToolExecutionContext) -> Any:
         """`run` for arguments that have been checked."""
         if self._call is None:
-            self._call = handler_call(self._handler)
-        call = partial(self._call, args, {"cancellation_token": cancellation_token, "context": context})
-        value = call() if is_async(self._handler) else await in_thread(call, self.name)
+            self._call, self._waits = handler_call(self._handler), is_async(self._handler)
+        if self._waits:
+            value = self._call(args, cancellation_token, context)
+        else:
+            value = await in_thread(partial(self._call, args, cancellation_token, context), self.name)
         return await value if isawaitable(value) else value
 
     def return_value_as_string(self, value: Any) -> str:
