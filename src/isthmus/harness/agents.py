@@ -278,7 +278,7 @@ class DefaultAgent:
             StateConflictError: somebody else has changed the store; the conversation is as it was.
         """
         stream = self.run_stream(input, history, metadata=metadata)
-        async with stream, closed_by(cancellation_token, stream):
+        async with stream if cancellation_token is None else closed_by(cancellation_token, stream):
             return await stream.result()
 
     async def resume(

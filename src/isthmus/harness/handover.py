@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace as changed
 
 from isthmus.harness.crew import Crew, together
 from isthmus.harness.effects import HandOver
@@ -58,7 +59,7 @@ async def _end(run: Run, crew: Crew) -> None:
     outcome = run.state.outcome("completed", reason="handoff", text=run.state.text)
     result = RunResult(
         final_output=None,
-        outcome=replace(outcome, final_output=None, usage=run.spent.usage, usage_missing=run.spent.missing),
+        outcome=changed(outcome, final_output=None, usage=run.spent.usage, usage_missing=run.spent.missing),
         replies=run.replies,
         before=run.origin,
     )

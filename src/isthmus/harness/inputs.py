@@ -22,6 +22,8 @@ def history_items(history: Sequence[Item]) -> tuple[Item, ...]:
     Raises:
         TypeError: it is no sequence of messages.
     """
+    if isinstance(history, (tuple, list)):
+        return tuple(map(as_item, history))
     if isinstance(history, str | bytes | Mapping | PromptSpec) or not hasattr(history, "__iter__"):
         raise TypeError(f"history must be a sequence of messages, not {type(history).__name__}")
     return tuple(map(as_item, history))
@@ -33,9 +35,9 @@ def input_items(input: RunInput) -> tuple[Item, ...]:
     Raises:
         TypeError: it is neither text, nor a message, nor a prompt, nor a sequence of items, nor a state.
     """
-    if isinstance(input, RunState | Resume):
+    if isinstance(input, (RunState, Resume)):
         return ()
-    if isinstance(input, str | Mapping | PromptSpec):
+    if isinstance(input, (str, dict, Mapping, PromptSpec)):
         return (as_item(input),)
     if isinstance(input, bytes) or not hasattr(input, "__iter__"):
         kind = type(input).__name__

@@ -23,6 +23,8 @@ def as_item(item: Any) -> Any:
     Raises:
         ProtocolError: a response has no choice.
     """
+    if type(item) is dict:
+        return item
     if isinstance(item, ModelResponse):
         return assistant_message(from_response(item))
     if isinstance(item, str | list):

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace as changed
 
 from isthmus.errors import CutReason, ModelBehaviorError, RefusedError
-from isthmus.harness.copies import copier
 from isthmus.harness.effects import CallModel, Collect, Effect, Emit, HandOver, PrepareTurn, RunTools
 from isthmus.harness.endings import cut_reason, end, failure_reason
 from isthmus.harness.following import answered, delivered, followed, resumed, succeeded, unanswered
@@ -26,6 +25,7 @@ from isthmus.harness.pending import Pending
 from isthmus.harness.reports import Aborted, Collected, Failed, Held, Prepared, Replied, Report, ToolsRan
 from isthmus.harness.sent import check_kept
 from isthmus.models.contract import GenerateContext
+from isthmus.models.copies import copier
 from isthmus.models.events import Call, FinishReason, Note, NoteCode, Reset, StepResult, Text
 from isthmus.models.executor import ToolResult
 from isthmus.models.messages import MessageRole, text_of

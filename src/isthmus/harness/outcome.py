@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+
+from msgspec import Struct
 
 from isthmus.chain.ledger import Attempt, total_cost
 from isthmus.errors import TierError
@@ -14,8 +15,7 @@ from isthmus.models.internal import public_messages
 from isthmus.models.messages import copied
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """The end of a run.
 
     Args:

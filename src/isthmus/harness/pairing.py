@@ -155,7 +155,11 @@ def _facts(message: Message) -> _Facts:
     if role == MessageRole.TOOL:
         given = message.get("tool_call_id")
         return _Facts(results=(str(given),)) if given not in (None, "") else _Facts()
-    calls = [str(call.get("id")) for call in message.get("tool_calls") or () if role == MessageRole.ASSISTANT]
+    asked, content = message.get("tool_calls"), message.get("content")
+    if role is not None and not asked and (content is None or type(content) is str) and NATIVE_INPUT not in message:
+        # Most messages are nothing but text.
+        return _NOTHING
+    calls = [str(call.get("id")) for call in asked or () if role == MessageRole.ASSISTANT]
     results: list[str] = []
     for part in _parts(message):
         called, answered = _asks(part), _answers(part)

@@ -16,7 +16,6 @@ from isthmus.harness.account import Account
 from isthmus.harness.asides import Asides
 from isthmus.harness.beginning import Announce, Begun, Heard, Todo
 from isthmus.harness.conversation import Turn
-from isthmus.harness.copies import copier
 from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import Runner, retries_of
 from isthmus.harness.docket import Docket
@@ -43,7 +42,6 @@ from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability.scope import Operation, under
 
 AgentEvent: TypeAlias = Event | ToolResult
-_outcome = copier(Outcome)
 
 
 class Run(Struct):
@@ -236,7 +234,7 @@ class Run(Struct):
         self.tallied = True
         self.collect()
         spent = self.spent
-        self.outcome = _outcome(outcome, attempts=self.account.tries, usage=spent.usage, usage_missing=spent.missing)
+        self.outcome = changed(outcome, attempts=self.account.tries, usage=spent.usage, usage_missing=spent.missing)
         say_how_far(self.outcome, self.replies)
 
     def conclude(self) -> None:

@@ -100,7 +100,8 @@ class RunStream:
                 return
             await watch.respite()
         await self._events.aclose()
-        await self._shown.aclose()
+        if self._shown is not self._events:
+            await self._shown.aclose()
         run.stop()
         run.conclude()
 
@@ -147,16 +148,13 @@ class RunEventStream(RunStream):
 
 
 @asynccontextmanager
-async def closed_by(token: CancellationToken | None, stream: RunStream) -> AsyncGenerator[None, None]:
-    """Close a stream as soon as a token is cancelled; one that is already lets no model be called.
+async def closed_by(token: CancellationToken, stream: RunStream) -> AsyncGenerator[None, None]:
+    """A block that closes a stream at its end, or as soon as a token is cancelled.
 
     Args:
-        token: None closes nothing.
+        token: one that is cancelled already lets no model be called.
         stream: what may still be unread.
     """
-    if token is None:
-        yield
-        return
     if token.cancelled:
         await stream.aclose()
 
@@ -165,8 +163,9 @@ async def closed_by(token: CancellationToken | None, stream: RunStream) -> Async
         await stream.aclose()
 
     watching = asyncio.ensure_future(watch())
-    try:
-        yield
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+    async with stream:
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)

@@ -50,10 +50,10 @@ class RunState:
     task_id: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.instructions, str | PromptSpec | None):
+        if self.instructions is not None and not isinstance(self.instructions, (str, PromptSpec)):
             kind = type(self.instructions).__name__
             raise TypeError(f"RunState.instructions: must be text, a PromptSpec or None, not {kind}")
-        if not isinstance(self.shim_state, Mapping):
+        if not isinstance(self.shim_state, (dict, Mapping)):
             raise TypeError(f"RunState.shim_state: must be a dict, not {type(self.shim_state).__name__}")
         for name in ("turn_count", "revision"):
             value = getattr(self, name)
@@ -125,6 +125,8 @@ class RunState:
 
 
 def _items(given: Any, name: str) -> Iterable[Any]:
+    if isinstance(given, (tuple, list, Replies)):
+        return given
     if isinstance(given, str | bytes | Mapping | PromptSpec) or not isinstance(given, Iterable):
         raise TypeError(f"RunState.{name}: must be a sequence, not {type(given).__name__}")
     return given

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, nullcontext, suppress
-from functools import partial
+from functools import lru_cache, partial
 from inspect import isawaitable
 from time import monotonic
 from typing import Any, ClassVar, TypeAlias
@@ -17,6 +17,7 @@ import msgspec
 
 from isthmus.models.arguments import ArgumentsError, arguments_of, validated
 from isthmus.models.cancellation import CancellationToken
+from isthmus.models.copies import copier
 from isthmus.models.enums import ToolErrorKind
 from isthmus.models.events import Call
 from isthmus.models.fold import said
@@ -86,6 +87,7 @@ class _Batch(msgspec.Struct, frozen=True, kw_only=True):
         return self.stop is not None and self.stop.cancelled
 
 
+_copier = lru_cache(maxsize=16)(copier)
 _ADAPTER = ChatCompletionsOutputAdapter()
 
 
@@ -234,8 +236,9 @@ def _ready(offered: Mapping[str, Any], call: Call, context: Contexts | None) -> 
 
 def _context(call: Call, context: Contexts | None) -> ToolExecutionContext:
     if isinstance(context, ToolExecutionContext):
-        fields = {name: getattr(context, name) for name in context.__dataclass_fields__}
-        return type(context)(**{**fields, "tool_call_id": call.call_id})
+        kind: Any = type(context)
+        mine: ToolExecutionContext = _copier(kind)(context, tool_call_id=call.call_id)
+        return mine
     known = context.get(call.call_id or "") if context is not None else None
     return known or ToolExecutionContext(tool_call_id=call.call_id)
 

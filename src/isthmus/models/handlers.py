@@ -108,11 +108,11 @@ def handler_call(handler: Callable[..., Any]) -> Callable[[Any, Any, Any], Any]:
     if tuple(places) == INJECTED and not names:
         return handler
 
-    def call(args: Any, cancellation_token: Any, context: Any) -> Any:
+    def _call(args: Any, cancellation_token: Any, context: Any) -> Any:
         given = {"cancellation_token": cancellation_token, "context": context}
         return handler(args, *[given[name] for name in places], **{name: given[name] for name in names})
 
-    return call
+    return _call
 
 
 def _is_ours(parameter: inspect.Parameter) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import pytest
 
-from isthmus.harness.copies import copier
-from isthmus.harness.outcome import Outcome
 from isthmus.models.contract import GenerateContext
+from isthmus.models.copies import copier
+from isthmus.models.tools import ToolExecutionContext
 
 GIVEN = GenerateContext(brief="b", messages=({"role": "user", "content": "q"},), seed=7, options={"k": 1})
 
@@ -19,8 +19,18 @@ def test_a_copy_is_the_one_that_the_standard_library_makes() -> None:
     for each in fields(GenerateContext):
         changes = {each.name: getattr(GenerateContext(brief="other", stop=("x",)), each.name)}
         assert copied(GIVEN, **changes) == replace(GIVEN, **changes)
-    outcome = Outcome(outcome="completed", text="t", steps=2)
-    assert copier(Outcome)(outcome, text="u") == replace(outcome, text="u")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known(ToolExecutionContext):
+    by: str = ""
+
+
+def test_a_copy_is_of_the_class_that_it_is_made_for() -> None:
+    """What a class adds to another one's fields is in its copies."""
+    context = _Known(run_id="r", by="me")
+    copied = copier(_Known)(context, tool_call_id="c")
+    assert (type(copied), copied) == (_Known, replace(context, tool_call_id="c"))
 
 
 def test_a_copy_is_checked_as_every_other_one_is() -> None:

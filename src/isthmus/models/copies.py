@@ -14,7 +14,7 @@ def copier(kind: type[_Made]) -> Callable[..., _Made]:
     """What does for one dataclass as `dataclasses.replace` does, which asks anew for its fields each time.
 
     Args:
-        kind: a dataclass of two fields or more, all of which its constructor takes.
+        kind: a dataclass of several fields, all of which its constructor takes.
     """
     names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
     values = attrgetter(*names)
