@@ -204,8 +204,9 @@ def _replied(state: LoopState, report: Replied) -> Next:
     if report.continued is not None and report.continued.continuation == "automatic":
         return _ask(followed(state, report))
     how = report.continued
-    required = () if how is None else how.required_tool_call_ids
-    state = changed(state, continues=None if how is None else "explicit", required=required)
+    if how is not None or state.continues is not None or state.required:
+        required = () if how is None else how.required_tool_call_ids
+        state = changed(state, continues=None if how is None else "explicit", required=required)
     if (state.running or report.continued is not None) and step.finish not in _ENDS:
         # A run goes on for what it still owes or is owed, whatever the reply itself says.
         return _called(state.unrepaired(), step, report.said)

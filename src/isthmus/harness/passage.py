@@ -11,6 +11,9 @@ from isthmus.harness.joining import Joiner
 from isthmus.models.events import Call, CallDelta, Event, Finish, Marker, StepResult, Text, framed
 from isthmus.models.strategy import Draft
 
+_JOINED = Joiner("")
+"""What nothing was said before needs no other: it is never open, and so never changes."""
+
 
 class Passage:
     """Joins the text of one model call to what was said, and replaces call ids that are taken.
@@ -26,7 +29,7 @@ class Passage:
     __slots__ = ("_asked", "_changes", "_draft", "_held", "_joiner", "_known", "_repeated", "_taken", "pieces")
 
     def __init__(self, call: CallModel, known: Collection[str] = ()) -> None:
-        self._joiner = Joiner(call.said)
+        self._joiner = Joiner(call.said) if call.said else _JOINED
         self._held: list[Text | Marker] = []
         self._repeated = 0
         self._asked = call.asked

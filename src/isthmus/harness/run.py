@@ -239,9 +239,11 @@ class Run(Struct):
 
     def conclude(self) -> None:
         """Tell the listeners that the run is over; once."""
+        if self.concluded:
+            return
         self.tally()
         outcome = self.outcome
-        if outcome is not None and not self.concluded:
+        if outcome is not None:
             self.concluded = True
             own, usage = self.account.own, self.state.spent.usage
             ended(self.op, self.agent, run_id=self.context.run_id or "", outcome=outcome, attempts=own, usage=usage)

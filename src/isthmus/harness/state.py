@@ -55,8 +55,7 @@ class RunState:
             raise TypeError(f"RunState.instructions: must be text, a PromptSpec or None, not {kind}")
         if not isinstance(self.shim_state, (dict, Mapping)):
             raise TypeError(f"RunState.shim_state: must be a dict, not {type(self.shim_state).__name__}")
-        for name in ("turn_count", "revision"):
-            value = getattr(self, name)
+        for name, value in (("turn_count", self.turn_count), ("revision", self.revision)):
             if type(value) is not int or value < 0:
                 raise ValueError(f"RunState.{name}={value!r}: must be a whole number from 0")
         self.history = tuple(_own(_items(self.history, "history"), "RunState.history"))

@@ -185,18 +185,22 @@ def as_it_came(value: Any) -> str:
 
 def unsayable(value: Any) -> str | None:
     """The path to a number in a value that JSON has no form for (NaN, an infinity), or None."""
-    if isinstance(value, float):
-        return None if value - value == 0 or isinstance(value, WrittenFloat) else ""
     # Exact types first: this runs over whole requests.
-    if type(value) is dict or isinstance(value, Mapping):
+    kind = type(value)
+    if kind is dict or (kind is not list and isinstance(value, Mapping)):
         for key, item in value.items():
-            if type(item) is not str and item is not None and (path := unsayable(item)) is not None:
+            if type(item) not in _SAYABLE and (path := unsayable(item)) is not None:
                 return f".{key}{path}"
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, (list, tuple)):
         for number, item in enumerate(value):
-            if type(item) is not str and (path := unsayable(item)) is not None:
+            if type(item) not in _SAYABLE and (path := unsayable(item)) is not None:
                 return f"[{number}]{path}"
+    elif isinstance(value, float) and value - value != 0 and not isinstance(value, WrittenFloat):
+        return ""
     return None
+
+
+_SAYABLE = frozenset({str, int, bool, type(None)})
 
 
 def _piecewise(value: Any) -> bytes:

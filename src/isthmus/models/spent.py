@@ -39,7 +39,8 @@ class Spent(Struct, frozen=True):
         counts: tuple[int | None, ...] = _counts(usage)
         if self.usage is None:
             return Spent(_usage(counts, usage.estimated), missing)
-        summed = map(_sum, _counts(self.usage), counts)
+        before: tuple[int | None, ...] = _counts(self.usage)
+        summed = [two if one is None else one + (two or 0) for one, two in zip(before, counts, strict=True)]
         return Spent(_usage(summed, self.usage.estimated or usage.estimated), missing)
 
     def with_those_of(self, other: Spent) -> Spent:
@@ -50,7 +51,3 @@ class Spent(Struct, frozen=True):
 
 def _usage(counts: Iterable[int | None], estimated: bool) -> Usage:
     return Usage(**dict(zip(_COUNTS, counts, strict=True)), estimated=estimated)
-
-
-def _sum(first: int | None, second: int | None) -> int | None:
-    return second if first is None else first + (second or 0)
