@@ -10,9 +10,9 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
+from os import urandom
 from threading import RLock
 from typing import Any
-from uuid import uuid4
 from weakref import ref
 
 from isthmus.harness.errors import StateConflictError
@@ -85,7 +85,7 @@ class Conversation:
 
     Args:
         agent_id: whose conversation it is.
-        state: how it stands.
+        state: how it stands, its own from now on, with nothing ephemeral in it.
         store: where it is kept; None keeps it in the agent alone.
         stored: the revision that the store holds; None if it is empty.
     """
@@ -94,7 +94,7 @@ class Conversation:
         self, agent_id: AgentId, state: RunState, *, store: StateStore | None = None, stored: int | None = None
     ) -> None:
         self.agent_id = agent_id
-        self.state = state.lasting()
+        self.state = state
         self.queue = Queue()
         self.turn: Turn | None = None
         """The turn of the run that is under way."""
@@ -314,6 +314,7 @@ def opened(
     kept = store.load() if store is not None else snapshot
     if kept is not None and agent_id is not None and kept.agent_id != agent_id:
         raise ValueError(f"agent_id={str(agent_id)!r}: the conversation is that of {str(kept.agent_id)!r}")
-    known = agent_id or (kept.agent_id if kept is not None else AgentId(name, uuid4().hex))
-    state = kept.to_run_state() if kept is not None else run_state or RunState()
+    known = agent_id or (kept.agent_id if kept is not None else AgentId(name, urandom(16).hex()))
+    before = kept.to_run_state() if kept is not None else run_state
+    state = RunState() if before is None else before.lasting()
     return Conversation(known, state, store=store, stored=None if store is None or kept is None else kept.revision)

@@ -18,6 +18,7 @@ from isthmus.harness.handover import hand_over, take_up
 from isthmus.harness.observed import started
 from isthmus.harness.outcome import raise_failure
 from isthmus.harness.recovery import claimed
+from isthmus.harness.result import left_by
 from isthmus.harness.run import AgentEvent, Run
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.state import RunState
@@ -188,7 +189,7 @@ class Kept:
             run.end(run.outcome, committed=run.back.committed)
             return
         try:
-            await self.turn.commit(run.end(run.outcome, committed=True).run_state)
+            await self.turn.commit(left_by(run.end(run.outcome, committed=True)))
         finally:
             failure = sys.exception()
             run.error = failure if isinstance(failure, Exception) else None

@@ -32,11 +32,14 @@ from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
 from isthmus.harness.state import RunState
 from isthmus.harness.view import LiveRunView
 from isthmus.models.contract import GenerateContext, ToolSpec
+from isthmus.models.copies import copier
 from isthmus.models.output import resolve_output_schema
 from isthmus.models.promptspec import PromptSpec, render_instruction_text
 from isthmus.models.tools import ToolExecutionContext, Tools
 
 _RUNNER = Runner()
+_LIMITS = Limits()
+_request = copier(GenerateContext)
 _OTHER_FORM = "the answer of the run had another form: give the agent the output that it had"
 
 
@@ -111,7 +114,7 @@ class Recipe:
         )
         brief = made.instructions if isinstance(made.instructions, str) else ""
         offered = tuple(each for each in self.tools.tools if isinstance(each, ToolSpec))
-        self.chain.check({"tools"} if offered else (), replace(self._request, brief=brief, tools=offered))
+        self.chain.check({"tools"} if offered else (), _request(self._request, brief=brief, tools=offered))
 
     @property
     def patience(self) -> Runner:
@@ -364,12 +367,12 @@ class Recipe:
         brief = instructions if isinstance(instructions, str) else render_instruction_text(instructions)
         last = self._last
         if brief != last.brief or output is not last.output:
-            self._last = last = replace(self._request, brief=brief, output=output)
+            self._last = last = _request(self._request, brief=brief, output=output)
         return last
 
 
 def _as_it_was(request: GenerateContext, brief: str, form: Any) -> GenerateContext:
-    request = replace(request, brief=brief)
+    request = _request(request, brief=brief)
     if _form(request) != form:
         raise JournalError(_OTHER_FORM)
     return request
@@ -380,5 +383,5 @@ def _form(request: GenerateContext) -> Any:
 
 
 def _limits(limits: Limits | None, runner: Runner | None) -> Limits:
-    limits = limits or Limits()
+    limits = limits or _LIMITS
     return limits if runner is None else replace(limits, max_turns=min(limits.max_turns, runner.max_turns))

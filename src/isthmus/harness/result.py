@@ -99,6 +99,11 @@ class RunResult:
         return {"final_output": answer, **self.outcome.to_dict(include_internal=include_internal)}
 
 
+def left_by(result: RunResult) -> RunState:
+    """The conversation as a run left it, shared with its result: not to be changed."""
+    return result._left
+
+
 def say_how_far(outcome: Outcome, replies: tuple[StepResult, ...]) -> None:
     """Enter in the error behind a failed run the last reply that it had had."""
     if outcome.outcome == "failed" and isinstance(outcome.error, ModelsException):
