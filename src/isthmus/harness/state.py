@@ -134,6 +134,8 @@ def _items(given: Any, name: str) -> Iterable[Any]:
 def _own(items: Iterable[Any], where: str) -> Iterable[Any]:
     for place, item in enumerate(items):
         said = as_item(item)
-        if not isinstance(said, PromptSpec):
+        if isinstance(said, PromptSpec):
+            yield said
+        else:
             check_item(said, f"{where}[{place}]")
-        yield said if isinstance(said, PromptSpec) else own_copy(said)
+            yield own_copy(said)

@@ -80,9 +80,12 @@ def copied(value: Any) -> Any:
 
 def without_reserved(value: Any) -> Any:
     """The value without this library's key at any depth; JSON text that has none of it stays verbatim."""
-    if isinstance(value, Mapping):
-        return {key: without_reserved(item) for key, item in value.items() if key != RESERVED}
-    if isinstance(value, list | tuple):
+    if type(value) is dict or isinstance(value, Mapping):
+        # Text first, which most of a message is.
+        return {
+            key: item if type(item) is str else without_reserved(item) for key, item in value.items() if key != RESERVED
+        }
+    if isinstance(value, (list, tuple)):
         return [without_reserved(item) for item in value]
     if isinstance(value, Raw) and _KEY in bytes(value):
         return without_reserved(loads(value))
