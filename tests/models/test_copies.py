@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import pytest
 
@@ -24,6 +24,7 @@ def test_a_copy_is_the_one_that_the_standard_library_makes() -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known(ToolExecutionContext):
     by: str = ""
+    made: str = field(init=False, default="here")
 
 
 def test_a_copy_is_of_the_class_that_it_is_made_for() -> None:

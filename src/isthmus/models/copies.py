@@ -14,9 +14,9 @@ def copier(kind: type[_Made]) -> Callable[..., _Made]:
     """What does for one dataclass as `dataclasses.replace` does, which asks anew for its fields each time.
 
     Args:
-        kind: a dataclass of several fields, all of which its constructor takes.
+        kind: a dataclass whose constructor takes several fields.
     """
-    names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
+    names = [each.name for each in fields(kind) if each.init]  # type: ignore[arg-type]
     values = attrgetter(*names)
 
     def changed(given: _Made, **changes: Any) -> _Made:
