@@ -31,6 +31,8 @@ class CancellationToken:
         with self._lock:
             self._cancelled = True
             callbacks, self._callbacks = self._callbacks, []
+        if not callbacks:
+            return
         with ExitStack() as calls:
             for callback in reversed(callbacks):
                 calls.callback(callback)
