@@ -347,6 +347,21 @@ async def test_a_whole_reply_that_was_cut_is_transient() -> None:
         await adapter.aclose()
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [stream(text("a")), [head(content_length="99", content_type="application/json"), b'{"texts":["a', CLOSE]],
+    ids=["stream", "document"],
+)
+async def test_the_error_of_a_cut_reply_has_no_context(answer: list[Any]) -> None:
+    """How the end of the bytes was noticed is nobody's business, and its frames hold the reply and what was read."""
+    async with LoopbackServer([answer]) as server:
+        adapter = Toy(server.url)
+        with pytest.raises(TransientError) as caught:
+            await events(adapter)
+        await adapter.aclose()
+    assert caught.value.__context__ is None
+
+
 @pytest.mark.parametrize("together", [True, False])
 async def test_nothing_after_the_end_mark_is_read(together: bool) -> None:
     """An end mark ends the reply, whether what follows it came in the same piece or later."""

@@ -260,8 +260,11 @@ class _Reading:
                     parser = self._parser
                     if parser is not None:
                         try:
-                            chunk = await self._chunks.__anext__()
+                            chunk: bytes | None = await self._chunks.__anext__()
                         except StopAsyncIteration:
+                            chunk = None
+                        if chunk is None:
+                            # Not where that was caught: its frames, and what they hold, would be an error's context.
                             batch = self._end()
                         else:
                             self._left -= len(chunk)
