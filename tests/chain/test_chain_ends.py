@@ -177,6 +177,63 @@ def test_a_tier_that_hangs_after_its_finish_does_not_spoil_it() -> None:
     run_virtual(main())
 
 
+class _Reply:
+    """A tier's iterator of its own; closing it takes for ever."""
+
+    def __init__(self, *plan: Any) -> None:
+        self.plan = iter(plan)
+
+    def __aiter__(self) -> _Reply:
+        return self
+
+    async def __anext__(self) -> Any:
+        for item in self.plan:
+            if item is HANG:
+                await asyncio.sleep(1e6)
+            if isinstance(item, Exception):
+                raise item
+            return item
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        await asyncio.sleep(1e6)
+
+
+@pytest.mark.parametrize("rest", [[], [Text("more")], [ValueError("late")], [HANG]], ids=repr)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_tier_that_hangs_when_it_is_closed_after_its_finish_does_not_spoil_it(rest: list[Any], nested: bool) -> None:
+    """However it went on: the reply stands, and its reader waits no more than a second for each of the two."""
+
+    async def main() -> None:
+        def stream(ctx: Any) -> Any:
+            return _Reply(*OK, *rest)
+
+        tier = Tier(id="a", window_tokens=1000, max_output_tokens=10, stream=stream)
+        chain, begun = _chain_of(tier), _now()
+        assert await events_of(_chain_of(chain) if nested else chain) == list(OK)
+        assert _now() - begun <= 2.01
+
+    run_virtual(main())
+
+
+def test_a_generator_that_hangs_in_its_cleanup_after_its_finish_does_not_spoil_it() -> None:
+    """The same for one that says more at once and is closed there."""
+
+    async def main() -> None:
+        async def stream(ctx: Any) -> Any:
+            try:
+                for event in (*OK, Text("more")):
+                    yield event
+            finally:
+                await asyncio.sleep(1e6)
+
+        tier, begun = Tier(id="a", window_tokens=1000, max_output_tokens=10, stream=stream), _now()
+        assert (await _chain_of(tier).generate(CTX)).finish == "stop"
+        assert _now() - begun <= 1.01
+
+    run_virtual(main())
+
+
 @pytest.mark.parametrize(
     ("plan", "where"),
     [

@@ -258,6 +258,8 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                 else:
                     raise ProtocolError(f"tier {call.member.id!r}: the stream ended without a finish")
                 await _settle(inner, call, watch)
+                ended, inner = inner, None
+                await _soon(close(ended), watch)
             except asyncio.CancelledError as error:
                 late = watch.overdue() or uninvited(error)
                 if late is None:
