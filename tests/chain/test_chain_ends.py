@@ -10,6 +10,7 @@ import pytest
 
 from isthmus.chain import ChainExhausted, RetryPolicy, Tier, define_chain, of, tier_error
 from isthmus.errors import TransientError
+from isthmus.models.batches import Batches
 from isthmus.models.contract import Timeouts
 from isthmus.models.events import Finish, Reasoning, Reset, Text
 from isthmus.models.retry import Clock
@@ -214,6 +215,24 @@ def test_a_tier_that_hangs_when_it_is_closed_after_its_finish_does_not_spoil_it(
         assert _now() - begun <= 2.01
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_comes_after_a_finish_is_dropped_and_named(together: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """The log says of which type the first such event was, whether events come singly or in batches."""
+
+    async def main() -> None:
+        def stream(ctx: Any) -> Any:
+            plan = _Reply(*([event] if together else event for event in (*OK, Text("more"))))
+            return Batches(plan) if together else plan
+
+        tier = Tier(id="a", window_tokens=1000, max_output_tokens=10, stream=stream)
+        assert await events_of(_chain_of(tier)) == list(OK)
+
+    run_virtual(main())
+    assert [each.getMessage() for each in caplog.records] == [
+        f"chain: tier a went on after its finish: {Text!r} was dropped"
+    ]
 
 
 def test_a_generator_that_hangs_in_its_cleanup_after_its_finish_does_not_spoil_it() -> None:

@@ -257,7 +257,7 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                         break
                 else:
                     raise ProtocolError(f"tier {call.member.id!r}: the stream ended without a finish")
-                await _settle(inner, call, watch)
+                await _settle(inner, call, watch, batched=batched)
                 ended, inner = inner, None
                 await _soon(close(ended), watch)
             except asyncio.CancelledError as error:
@@ -346,11 +346,12 @@ def _soon(step: Awaitable[Any], watch: Watchdog) -> Generator[Any, None, Any]:
         return end.value
 
 
-async def _settle(inner: Any, call: ChainCall, watch: Watchdog) -> None:
+async def _settle(inner: Any, call: ChainCall, watch: Watchdog, *, batched: bool) -> None:
     """Let a tier end by itself, soon, once its finish is through; whatever it still does changes nothing."""
     try:
         extra = await _soon(inner.__aiter__().__anext__(), watch)
-        _log.warning("chain: tier %s went on after its finish: %r was dropped", call.member.id, type(extra))
+        kind = type(extra[0] if batched else extra)
+        _log.warning("chain: tier %s went on after its finish: %r was dropped", call.member.id, kind)
     except StopAsyncIteration:
         return
     except asyncio.CancelledError:
