@@ -110,6 +110,28 @@ async def test_a_collector_that_fails_holds_up_nobody(how: str) -> None:
         await asyncio.sleep(0.01)
 
 
+def test_a_key_that_comes_after_the_end_sends_nothing() -> None:
+    """What was given up stays so: a new exporter would go on trying where nobody is."""
+    asked, given = threading.Event(), threading.Event()
+
+    def keys(refresh: bool) -> dict[str, str]:
+        asked.set()
+        given.wait(10)
+        return {"authorization": "x"}
+
+    with serve(lambda request: Play.whole(b"")) as server:
+        observability.start(Telemetry(endpoint=server.url, keys=keys))
+        asyncio.run(run())
+        assert not observability.flush(0.1)
+        assert asked.is_set()
+        observability.shutdown(0.1)
+        given.set()
+        until = time.monotonic() + 5
+        while any(thread.name.startswith("Otel") for thread in threading.enumerate()) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert not server.requests
+
+
 def test_starting_twice_is_starting_once_and_another_takes_its_place(tmp_path: Path) -> None:
     """The same configuration changes nothing; another one ends the first; the end is harmless twice."""
     one, other = (Telemetry(sinks=("jsonl",), file=tmp_path / name) for name in ("one", "other"))

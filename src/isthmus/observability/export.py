@@ -101,14 +101,20 @@ class _Keyed:
         """Send a batch; once more with a new key where it failed."""
         result = failed
         for refresh in (False, True):
-            if self._over:
+            exporter = self._ready(refresh)
+            if exporter is None:
                 break
-            self._renew(refresh)
-            result = failed if self.exporter is None else self.exporter.export(batch, **options)
-            if result is not failed or self._keys is None or self.exporter is None:
+            result = exporter.export(batch, **options)
+            if result is not failed or self._keys is None:
                 break
         self.lost |= result is failed
         return result
+
+    def _ready(self, refresh: bool) -> Any:
+        """What sends with the key of the moment; None where there is no key, or where the end came before it."""
+        if not self._over:
+            self._renew(refresh)
+        return None if self._over else self.exporter
 
     def _renew(self, refresh: bool) -> None:
         if self._keys is None:
