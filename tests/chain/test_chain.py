@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from functools import wraps
 from typing import Any
 
 import pytest
 
+from isthmus.adapters.base import ModelAdapter
 from isthmus.chain import (
     ChainExhausted,
     RetryPolicy,
@@ -492,6 +494,28 @@ async def test_sticky_none_always_begins_with_the_first() -> None:
         await run.generate(CTX)
         await run.generate(CTX)
     assert len(first.calls) == 2
+
+
+async def test_a_run_of_an_adapters_own_is_opened_however_it_is_written() -> None:
+    """Also one that carries the marks of the method that it takes the place of."""
+
+    class Own(ModelAdapter):
+        opened = 0
+
+        async def stream(self, ctx: GenerateContext) -> AsyncIterator[Any]:
+            for event in OK:
+                yield event
+
+        @wraps(ModelAdapter.open_run)
+        def open_run(self) -> Any:
+            self.opened += 1
+            return super().open_run()
+
+    tier = Own()
+    async with _chain_of(tier).open_run() as run:
+        await run.generate(CTX)
+        await run.generate(CTX)
+    assert tier.opened == 1
 
 
 async def test_the_tiers_own_runs_open_when_needed_and_close_with_the_run() -> None:

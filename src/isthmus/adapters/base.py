@@ -193,9 +193,6 @@ class ModelAdapter:
         """What to call for the length of one run, as a block: the adapter itself."""
         return _run(self)
 
-    # A chain need not open it to know what it is.
-    open_run._isthmus_default = True  # type: ignore[attr-defined]
-
     async def steer(self, steering: Any) -> Any:
         """Send input into a reply under way.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from isthmus.adapters.base import ModelAdapter
 from isthmus.chain.budget import Account
 from isthmus.errors import TierError
 from isthmus.models.events import Usage
@@ -135,7 +136,8 @@ class Run:
         if opened is not None and index in opened.targets:
             return opened.targets[index]
         own = getattr(adapter, "open_run", None)
-        if own is None or hasattr(own, "_isthmus_default"):
+        # What an adapter inherits gives the adapter itself: not to be opened to know that.
+        if own is None or getattr(own, "__func__", None) is ModelAdapter.open_run:
             return adapter
         if opened is None:
             opened = self._opened = _Opened()
