@@ -258,8 +258,10 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                 else:
                     raise ProtocolError(f"tier {call.member.id!r}: the stream ended without a finish")
                 await _settle(inner, call, watch, batched=batched)
+                # A generator that has come to its end has nothing left to close.
                 ended, inner = inner, None
-                await _soon(close(ended), watch)
+                if getattr(ended, "ag_frame", ended) is not None:
+                    await _soon(close(ended), watch)
             except asyncio.CancelledError as error:
                 late = watch.overdue() or uninvited(error)
                 if late is None:
