@@ -74,6 +74,14 @@ def test_images_sounds_and_files_are_parts():
     ]
 
 
+@pytest.mark.parametrize("kind", ["text", "text/plain; charset=utf-8", 7])
+def test_whatever_a_server_calls_them_no_bytes_are_lost(kind: Any):
+    """A word for its bytes that is no media type says nothing, and spoils nothing."""
+    parts = rendered([{"type": "resource", "resource": {"uri": "file:///x/a.bin", "blob": "AAAA", "mimeType": kind}}])
+    (part,) = result_content(parts)
+    assert part["file"]["file_data"] in ("data:;base64,AAAA", "data:text/plain;base64,AAAA")
+
+
 def test_a_failure_is_one():
     """What the server calls an error is a failure with its text, whatever else was in it."""
     failed = rendered([text("no such city"), {"type": "image", "data": "iVBORw0KGgo="}], failed=True)

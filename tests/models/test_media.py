@@ -120,3 +120,21 @@ def test_bytes_come_back_as_they_were(content: bytes, declared: str | None) -> N
     again = from_url(media.as_url() or "")
     assert again.as_base64() == data
     assert again.media_type == media.media_type
+
+
+@pytest.mark.parametrize(
+    ("declared", "told"),
+    [("image/png; q=1", "image/png; q=1"), ("picture", "picture"), ("image/png", None), ("", None)],
+)
+def test_the_first_bytes_stand_for_what_is_no_media_type(declared: str, told: str | None) -> None:
+    """A word that is no media type, or one with parameters, gives way to what the bytes show, and is told."""
+    media = from_base64(b64encode(b"\x89PNG\r\n\x1a\n" + bytes(16)).decode(), declared)
+    assert (media.media_type, media.declared) == ("image/png", told)
+
+
+def test_what_is_no_media_type_is_refused_where_the_bytes_tell_nothing() -> None:
+    """The error shows the value and what it must be like; parameters are no fault."""
+    with pytest.raises(ValueError, match=r"media_type must be like 'image/png', not 'text'"):
+        from_base64("AAAA", "text")
+    media = from_base64("AAAA", "text/plain; charset=utf-8")
+    assert (media.media_type, media.declared) == ("text/plain", "text/plain; charset=utf-8")

@@ -67,7 +67,11 @@ def _resource(resource: Mapping[str, Any]) -> Content:
 
 
 def _data(data: str, kind: Any, name: str | None = None) -> Content:
-    media = from_base64(data, kind if isinstance(kind, str) else None, name=name)
+    try:
+        media = from_base64(data, kind if isinstance(kind, str) else None, name=name)
+    except ValueError:
+        # A server's word for it that is no media type says nothing.
+        media = from_base64(data, name=name)
     said = media.media_type or ""
     if said.startswith("image/"):
         return ImageContent(media)

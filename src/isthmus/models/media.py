@@ -24,7 +24,7 @@ _MAGIC = (
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 _ALIASES = {"image/jpg": "image/jpeg", "audio/mp3": "audio/mpeg", "audio/x-wav": "audio/wav", "audio/wave": "audio/wav"}
 _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
-_UNSAID = (None, "", "application/octet-stream")
+_UNSAID = ("", "application/octet-stream")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,13 +146,21 @@ def sniff(data: str) -> str | None:
 
 
 def from_base64(data: str, declared: str | None = None, *, name: str | None = None) -> Media:
-    """Media of base64 text; its first bytes decide where nothing was declared, or an image or PDF says otherwise."""
-    said = declared.lower() if isinstance(declared, str) else None
-    said = _ALIASES.get(said or "", said)
+    """Media of base64 text; its first bytes decide where nothing was declared, or an image or PDF says otherwise.
+
+    Raises:
+        ValueError: what was declared is no media type, and the first bytes tell none.
+    """
     seen = sniff(data)
-    unsaid = said in _UNSAID
+    try:
+        said = (declared_type(declared) or "").lower()
+    except ValueError:
+        if seen is None:
+            raise
+        said = ""
+    said = _ALIASES.get(said, said)
     strong = seen is not None and (seen.startswith("image/") or seen == PDF)
-    kind = seen if seen is not None and (unsaid or strong) else said
+    kind = seen if seen is not None and (strong or said in _UNSAID) else said
     changed = declared if declared and kind != declared.lower() else None
     return Media(media_type=kind or None, data=data, name=name, declared=changed)
 

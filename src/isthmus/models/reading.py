@@ -133,7 +133,7 @@ def _sound(part: Mapping[str, Any]) -> Content:
     if not isinstance(given, Mapping) or not isinstance(given.get("data"), str) or not given["data"]:
         raise ValueError("an input_audio part needs input_audio with data (base64) and format")
     kind = given.get("format")
-    declared = declared_type(f"audio/{_AUDIO.get(kind, kind)}") if isinstance(kind, str) and kind else None
+    declared = f"audio/{_AUDIO.get(kind, kind)}" if isinstance(kind, str) and kind else None
     return _by_media(from_base64(given["data"], declared), AudioContent)
 
 
@@ -142,18 +142,19 @@ def _sourced(part: Mapping[str, Any]) -> Content:
     kind = _MEANT[part["type"]]
     source = part.get("source")
     held: Mapping[str, Any] = source if isinstance(source, Mapping) else part
-    declared = declared_type(held.get("media_type") or held.get("mimeType") or held.get("mime_type"))
+    declared = held.get("media_type") or held.get("mimeType") or held.get("mime_type")
+    declared = declared if isinstance(declared, str) else None
     name = part.get("title") or part.get("filename")
     name = name if isinstance(name, str) else None
     if isinstance(held.get("file_id"), str):
-        return _by_media(Media(file_id=held["file_id"], media_type=declared, name=name), kind)
+        return _by_media(Media(file_id=held["file_id"], media_type=declared_type(declared), name=name), kind)
     if isinstance(held.get("url"), str):
-        return _by_media(from_url(held["url"], declared, name=name), kind)
+        return _by_media(from_url(held["url"], declared_type(declared), name=name), kind)
     data = held.get("data")
     if not isinstance(data, str) or not data:
         raise ValueError(f"a part of type {part['type']} needs its data or a url: send its bytes as base64")
     if held.get("type") == "text":
-        return FileContent(Media(text=data, media_type=declared or "text/plain", name=name))
+        return FileContent(Media(text=data, media_type=declared_type(declared) or "text/plain", name=name))
     return _by_media(from_base64(data, declared, name=name), kind)
 
 
