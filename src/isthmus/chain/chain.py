@@ -235,8 +235,7 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                 run.active = await run.target(call.index, adapter) if run.scoped else adapter
                 inner = _opened(call, watch)
                 batched = isinstance(inner, Batches)
-                if batched:
-                    inner = inner.batches
+                inner = inner.batches if batched else inner
                 async for item in inner:
                     batch = item if batched else (item,)
                     texts = [event.text for event in batch if type(event) is Text and type(event.text) is str]
@@ -269,9 +268,7 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                 _failed(call, late, late=True)
             except Exception as error:
                 late = watch.overdue()
-                # The ledger keeps the error, and this frame the ledger: all of it would wait for a garbage collection.
-                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-                _failed(call, late or classify(error), late=late is not None)
+                _failed(call, late or classify(_without_ours(error)), late=late is not None)
             finally:
                 await close(inner)
     finally:
@@ -305,6 +302,12 @@ def _taken(call: ChainCall, batch: Iterable[Any], drain: Drain | None) -> tuple[
     except Exception as error:
         return shown, error
     return shown, None
+
+
+def _without_ours(error: Exception) -> Exception:
+    # The ledger keeps the error, and our frame the ledger: all of it would wait for a garbage collection.
+    error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+    return error
 
 
 def _failed(call: ChainCall, error: TierError, *, late: bool) -> None:
