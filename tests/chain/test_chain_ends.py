@@ -200,7 +200,9 @@ class _Reply:
         await asyncio.sleep(1e6)
 
 
-@pytest.mark.parametrize("rest", [[], [Text("more")], [ValueError("late")], [HANG]], ids=repr)
+@pytest.mark.parametrize(
+    "rest", [[], [Text("more")], [ValueError("late")], [HANG]], ids=["ends", "goes on", "fails", "hangs"]
+)
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_tier_that_hangs_when_it_is_closed_after_its_finish_does_not_spoil_it(rest: list[Any], nested: bool) -> None:
     """However it went on: the reply stands, and its reader waits no more than a second for each of the two."""
