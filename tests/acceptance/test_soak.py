@@ -26,5 +26,7 @@ async def test_five_hundred_agents_at_once_leave_nothing_behind() -> None:
     assert ends.keys() == {"completed", "cut", "aborted", "cancelled", "left"}
     assert min(ends.values()) > AT_ONCE / 10
     assert {name: share for name, share in late.more_than(early).items() if share > TOLERATED} == {}
-    assert late.objects - early.objects < AT_ONCE / 5
+    # A connection that is kept for later is some 27 objects, and how many there are is the server's pace.
+    kept = max(0, late.descriptors - early.descriptors)
+    assert late.objects - early.objects < AT_ONCE / 5 + 30 * kept
     assert (after.tasks, after.threads, after.descriptors) == (before.tasks, before.threads, before.descriptors)
