@@ -230,9 +230,10 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
             inner: Any = None
             fresh = True
             try:
-                run, adapter = call.run, call.member.adapter
+                adapter = call.member.adapter
                 watch.restart(call.setup.timeouts or getattr(adapter, "timeouts", None) or _TIMEOUTS, call.left())
-                run.active = await run.target(call.index, adapter) if run.scoped else adapter
+                # The run has no name here: it keeps errors, whose frames lead back to this one.
+                call.run.active = await call.run.target(call.index, adapter) if call.run.scoped else adapter
                 inner = _opened(call, watch)
                 batched = isinstance(inner, Batches)
                 inner = inner.batches if batched else inner
