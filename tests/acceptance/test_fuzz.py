@@ -77,6 +77,14 @@ def _is_reply(provider: str, body: bytes) -> bool:
 
 
 FOUND = {
+    "a native item with half a character": (
+        "openai-responses",
+        (
+            b'{"id":"r","object":"response","status":"completed","output":[{"id":"f","type":"function_call",'
+            b'"status":"completed","call_id":"\\ud800","name":"\\ud800","arguments":"{}"}]}'
+        ),
+        "application/json",
+    ),
     "a native block that is no UTF-8": (
         "anthropic",
         (

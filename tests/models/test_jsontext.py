@@ -1,6 +1,7 @@
 """JSON text: what goes in exactly comes out exactly, also what the fast encoder refuses."""
 
 import json
+from math import inf
 from typing import Any
 
 import msgspec
@@ -8,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isthmus.models.jsontext import Raw, WrittenFloat, as_it_came, dumps, fields, items, loads, members, strictly
+from isthmus.models.jsontext import (
+    Raw,
+    WrittenFloat,
+    as_it_came,
+    dumps,
+    fields,
+    items,
+    loads,
+    members,
+    reader,
+    strictly,
+)
 
 HUGE = 10**30
 _VALUES = st.recursive(
@@ -74,3 +86,18 @@ def test_what_a_server_sent_is_split_whatever_stands_in_it() -> None:
     for wrong in (b'{"a":1}', b"x", b"7"):
         with pytest.raises(ValueError, match=r"JSON array|Expecting"):
             items(wrong)
+
+
+def test_a_few_fields_are_read_as_all_are() -> None:
+    """Halves of characters and numbers that only the standard library takes are read; what is no object is refused."""
+
+    class Told(msgspec.Struct):
+        id: Any = None
+        n: Any = 0
+
+    read = reader(Told)
+    assert read(b'{"id":"a","other":1}') == Told("a")
+    assert read(b'{"id":"\\ud800","n":1e400}') == Told("\ud800", inf)
+    for data, told in ((b"[1]", "a JSON object was wanted"), (b"{", "Expecting"), (b'{"id":', "Expecting")):
+        with pytest.raises(ValueError, match=told):
+            read(data)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from math import isinf
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 Raw = msgspec.Raw
+_T = TypeVar("_T", bound=msgspec.Struct)
 _ALL_INTEGERS = 2**53
 _SHOWN = 40
 
@@ -61,6 +62,27 @@ def loads(data: bytes | str | msgspec.Raw) -> Any:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return json.loads(data if isinstance(data, str) else bytes(data))
+
+
+def reader(kind: type[_T]) -> Callable[[bytes | msgspec.Raw], _T]:
+    """What reads a few fields of a JSON object, as `loads` reads them where msgspec refuses it.
+
+    Args:
+        kind: a struct with a default for each field, of which each takes any value.
+    """
+    decode = msgspec.json.Decoder(kind).decode
+    names = msgspec.structs.fields(kind)
+
+    def read(data: bytes | msgspec.Raw) -> _T:
+        try:
+            return decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            value = loads(data)
+            if not isinstance(value, dict):
+                raise ValueError(f"a JSON object was wanted, not {type(value).__name__}") from None
+            return kind(**{each.name: value[each.name] for each in names if each.name in value})
+
+    return read
 
 
 def strictly(text: str) -> Any:

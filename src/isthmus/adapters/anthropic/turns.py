@@ -14,7 +14,7 @@ from isthmus.adapters.anthropic.reply import DIALECT
 from isthmus.errors import InvalidRequestError
 from isthmus.models.dialects import legal_name
 from isthmus.models.events import Note, NoteCode
-from isthmus.models.jsontext import loads
+from isthmus.models.jsontext import reader
 from isthmus.models.messages import RESERVED, check_form, native_of, sendable
 from isthmus.models.neutral import check_projection
 from isthmus.models.pairing import Pairing
@@ -33,7 +33,7 @@ class _Glance(msgspec.Struct):
     tool_use_id: Any = None
 
 
-_glance = msgspec.json.Decoder(_Glance).decode
+_look = reader(_Glance)
 
 
 class Transcript:
@@ -273,16 +273,6 @@ class Transcript:
 
 def _is_own_block(part: Any) -> bool:
     return isinstance(part, Mapping) and is_own(str(part.get("type", "")))
-
-
-def _look(block: msgspec.Raw) -> _Glance:
-    try:
-        return _glance(block)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        value = loads(block)
-        if not isinstance(value, dict):
-            raise ValueError("a block of it is no object") from None
-        return _Glance(**{name: value.get(name) for name in _Glance.__struct_fields__})
 
 
 _ROLES: Mapping[str, Callable[[Transcript, Mapping[str, Any], str], None]] = {

@@ -116,7 +116,7 @@ def _as_chat(found: dict[str, Any]) -> dict[str, Any]:
     metrics = loads(found.pop(METRICS, b"null"))
     if isinstance(metrics, dict) and "usage" not in found:
         found["usage"] = {name: metrics.get(key) for name, key in _COUNTS.items()}
-    with suppress(msgspec.DecodeError, KeyError):
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, KeyError):
         found["choices"] = [_with_reason(choice) for choice in _decode_choices(found["choices"])]
     return found
 

@@ -13,7 +13,7 @@ from isthmus.errors import InvalidRequestError
 from isthmus.models.dialects import legal_name
 from isthmus.models.enums import MessageRole
 from isthmus.models.events import Note, NoteCode
-from isthmus.models.jsontext import Raw, dumps, loads
+from isthmus.models.jsontext import Raw, dumps, loads, reader
 from isthmus.models.jsontext import items as items_of
 from isthmus.models.messages import RESERVED, check_form, native_of, sendable, without_reserved
 from isthmus.models.neutral import NATIVE_DIALECT, NATIVE_INPUT, split
@@ -39,7 +39,7 @@ class _Peek(msgspec.Struct, gc=False):
     encrypted_content: Any = None
 
 
-_peek = msgspec.json.Decoder(_Peek).decode
+_peek = reader(_Peek)
 
 
 def render(messages: Iterable[Mapping[str, Any]], *, stateless: bool) -> tuple[list[Item], list[Note]]:
@@ -100,7 +100,10 @@ class _Input:
 
     def _native(self, items: Iterable[Item], place: str) -> None:
         for item in items:
-            known = _peek(item if isinstance(item, Raw) else dumps(item))
+            try:
+                known = _peek(item if isinstance(item, Raw) else dumps(item))
+            except ValueError as error:
+                raise InvalidRequestError(f"{place}: a native item cannot be read: {error}") from None
             if known.type == "reasoning" and self._stateless and not known.encrypted_content:
                 detail = f"{place}: reasoning {known.id} was left out: it has no encrypted content and is not stored"
                 self.notes.append(Note(NoteCode.HISTORY_CHANGED, detail))
