@@ -22,7 +22,7 @@ from isthmus.errors import ChainCut, ChainExhausted, CutReason, ProtocolError, T
 from isthmus.models.aside import Aside
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import EVENT_TYPES, Call, Event, Finish, FinishReason, Reasoning, Reset, Text, framed, tried
-from isthmus.models.normalise import to_event
+from isthmus.models.normalise import to_event, to_finish
 from isthmus.models.stream import DEADLINE, Watchdog
 from isthmus.observability import hooks
 
@@ -70,7 +70,7 @@ class ChainCall:
         self.index = first
         """The tier at work."""
         self.member = setup.members[first]
-        self.trying = Try()
+        self.trying = Try(self.member, ctx)
         self.due: list[Event] = []
         """What the chain itself has to say now."""
         self.accounts: tuple[Account, ...] = () if run.account is None else (run.account,)
@@ -82,7 +82,7 @@ class ChainCall:
         self._until: tuple[float, CutReason] | None = None
         heard = hooks.listening()
         self.teller = Teller(setup.id, run.number, step=run.steps, heard=True) if heard else setup.silent
-        self._state = State(todo=setup.orders[first], quiet=not heard)
+        self._state = State(todo=setup.orders[first]) if heard else setup.openings[first]
         self.drain: Drain | None = None if setup.markers is None else setup.markers(self.teller.tell)
         """What takes the markers out of this reply; None where there are none."""
 
@@ -114,6 +114,8 @@ class ChainCall:
             ends.append(self._outer._until)
         if ends:
             self._until = min(ends)
+        if setup.health.cooling() and not self.teller.heard:
+            self._state = State(todo=setup.orders[self.index], quiet=True)
         self._select()
 
     def left(self) -> float | None:
@@ -167,10 +169,9 @@ class ChainCall:
             setup.health.left(index, self)
             self._move(Lapsed(lapsed))
             return
-        if self._state.tries:
-            self.trying = Try()
         trying, tokens = self.trying, None
-        trying.member, trying.ctx, trying.notes = member, self.ctx, ()
+        if self._state.tries or trying.member is not member:
+            trying = self.trying = Try(member, self.ctx)
         if setup.context is not None and self._measured():
             rendered = await self._render(setup.context)
             if rendered is None:
@@ -295,7 +296,7 @@ class ChainCall:
         if posted:
             self.over = True
             notes = (*self.trying.notes, *self.trying.fold.failed(failure).notes)
-            end = Finish("error-post", failure.usage, error=failure, notes=notes)
+            end = to_finish(Finish("error-post", failure.usage, error=failure, notes=notes))
             self.due.append(tried(end, self.attempts))
         elif self._state.phase is policy.SELECT:
             self._select()

@@ -257,10 +257,8 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                         break
                 else:
                     raise ProtocolError(f"tier {call.member.id!r}: the stream ended without a finish")
-                await _settle(inner, call, watch, batched=batched)
-                # A generator that has come to its end has nothing left to close.
                 ended, inner = inner, None
-                if getattr(ended, "ag_frame", ended) is not None:
+                if not await _settle(ended, call, watch, batched=batched):
                     await _soon(close(ended), watch)
             except asyncio.CancelledError as error:
                 late = watch.overdue() or uninvited(error)
@@ -271,7 +269,8 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                 late = watch.overdue()
                 _failed(call, late or classify(_without_ours(error)), late=late is not None)
             finally:
-                await close(inner)
+                if inner is not None:
+                    await close(inner)
     finally:
         call.leave()
         # The frames of errors that the ledger keeps lead back to this one.
@@ -352,17 +351,22 @@ def _soon(step: Awaitable[Any], watch: Watchdog) -> Generator[Any, None, Any]:
         return end.value
 
 
-async def _settle(inner: Any, call: ChainCall, watch: Watchdog, *, batched: bool) -> None:
-    """Let a tier end by itself, soon, once its finish is through; whatever it still does changes nothing."""
+async def _settle(inner: Any, call: ChainCall, watch: Watchdog, *, batched: bool) -> bool:
+    """Let a tier end by itself, soon, once its finish is through; whatever it still does changes nothing.
+
+    Returns:
+        Whether it has: a generator, or a source of batches, that has come to its end has nothing left to close.
+    """
     try:
         extra = await _soon(inner.__aiter__().__anext__(), watch)
         kind = type(extra[0] if batched else extra)
         _log.warning("chain: tier %s went on after its finish: %r was dropped", call.member.id, kind)
     except StopAsyncIteration:
-        return
+        return batched or getattr(inner, "ag_frame", inner) is None
     except asyncio.CancelledError:
         if watch.overdue() is None:
             raise
         _log.warning("chain: tier %s did not end after its finish", call.member.id)
     except Exception as error:
         _log.warning("chain: tier %s failed after its finish: %s", call.member.id, type(error).__name__)
+    return False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import count
 from typing import Any
@@ -103,8 +102,7 @@ class _Opened:
         self.targets: dict[int, Any] = {}
 
 
-@dataclass(slots=True, kw_only=True)
-class Run:
+class Run(msgspec.Struct, kw_only=True, eq=False):
     """The memory of a run, or, where none was opened, of a single call.
 
     Args:
@@ -124,8 +122,8 @@ class Run:
     start: int = 0
     served: str | None = None
     steps: int = 0
-    attempts: list[Attempt] = field(default_factory=list)
-    number: int = field(default_factory=_numbers.__next__)
+    attempts: list[Attempt] = msgspec.field(default_factory=list)
+    number: int = msgspec.field(default_factory=_numbers.__next__)
     active: Any = None
     held: bool = False
     _opened: _Opened | None = None

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from isthmus.chain.budget import Budget
+from isthmus.chain.happenings import Go
 from isthmus.chain.health import Health
-from isthmus.chain.policy import Rules
+from isthmus.chain.policy import Rules, State, step
 from isthmus.chain.prices import Prices
 from isthmus.chain.report import Teller
 from isthmus.chain.seams import Markers, Renderer
@@ -44,6 +45,8 @@ class Setup:
     """What all members can do."""
     orders: tuple[tuple[int, ...], ...] = field(init=False)
     """By the member that comes first, the order in which they are tried."""
+    openings: tuple[State, ...] = field(init=False)
+    """By the member that comes first, where a call stands to which nobody listens once that one is chosen."""
     silent: Teller = field(init=False)
     """The teller of all calls to which nobody listens."""
 
@@ -52,6 +55,8 @@ class Setup:
         set_field = partial(object.__setattr__, self)
         set_field("supports", frozenset.intersection(*[each.supports for each in self.members]))
         set_field("orders", tuple((*places[first:], *places[:first]) for first in places))
+        states = (State(todo=order, quiet=True) for order in self.orders)
+        set_field("openings", tuple(step(self.rules, state, event=Go())[0] for state in states))
         set_field("silent", Teller(self.id))
 
 

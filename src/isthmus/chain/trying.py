@@ -29,7 +29,7 @@ class End(msgspec.Struct, frozen=True):
     then: str | None = None
 
 
-class Try:
+class Try(msgspec.Struct, eq=False):
     """What is kept of the try that is under way.
 
     Attributes:
@@ -38,40 +38,22 @@ class Try:
         notes: what was changed on the way.
     """
 
-    __slots__ = (
-        "_holds",
-        "_limiter",
-        "_prompt",
-        "began",
-        "ctx",
-        "fold",
-        "inner",
-        "member",
-        "notes",
-        "shown",
-        "stopped",
-        "wait",
-        "written",
-    )
-
     member: Member
     ctx: GenerateContext
-    notes: tuple[Note, ...]
-
-    def __init__(self) -> None:
-        self.fold = Fold()
-        self.began = 0.0
-        self.wait = 0.0
-        self.shown = False
-        self.stopped = False
-        """Whether it was stopped while the tier was at work, which may have cost something."""
-        self.written = 0
-        """How many characters of content have come, where that is counted."""
-        self.inner: Any = None
-        """Where the tier is a chain, its call."""
-        self._holds: list[tuple[Account, Hold]] = []
-        self._limiter: RateLimiter | None = None
-        self._prompt = 0
+    notes: tuple[Note, ...] = ()
+    fold: Fold = msgspec.field(default_factory=Fold)
+    began: float = 0.0
+    wait: float = 0.0
+    shown: bool = False
+    stopped: bool = False
+    """Whether it was stopped while the tier was at work, which may have cost something."""
+    written: int = 0
+    """How many characters of content have come, where that is counted."""
+    inner: Any = None
+    """Where the tier is a chain, its call."""
+    _holds: list[tuple[Account, Hold]] = []
+    _limiter: RateLimiter | None = None
+    _prompt: int = 0
 
     def lower(self, ceiling: int, whose: str) -> None:
         """See to it that no more output than this is asked for."""

@@ -9,7 +9,7 @@ from isthmus.models.events import Event
 
 
 class BatchSource(Protocol):
-    """An async iterator of batches of events, none of them empty, that can be closed."""
+    """An async iterator of batches of events, none of them empty, that can be closed, and holds nothing at its end."""
 
     def __aiter__(self) -> AsyncIterator[Sequence[Event]]: ...
 

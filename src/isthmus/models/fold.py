@@ -90,23 +90,26 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
-class Fold:
-    """Collects events as they pass and knows at any moment what they amount to."""
+class Fold(msgspec.Struct, eq=False):
+    """Collects events as they pass and knows at any moment what they amount to.
 
-    __slots__ = ("_calls", "_events", "_native", "_notes", "_reasoning", "_texts", "broken", "finish", "listening")
+    Args:
+        settled: whether the events went through another fold before, as a chain's did: what that has made of calls and
+            of the finish is not made again.
+    """
 
-    def __init__(self) -> None:
-        self._events: list[Text | Call] = []
-        self._texts: list[str] = []
-        self._reasoning: list[str] = []
-        self._native: list[Native] = []
-        self._notes: list[Note] = []
-        self._calls: set[str] = set()
-        self.finish: Finish | None = None
-        self.listening = False
-        """Whether somebody else's callback is at work: what it raises is no failure of the stream."""
-        self.broken: Exception | None = None
-        """What ended the stream instead of a finish, where its reader keeps that."""
+    settled: bool = False
+    _events: list[Text | Call] = []
+    _texts: list[str] = []
+    _reasoning: list[str] = []
+    _native: list[Native] = []
+    _notes: list[Note] = []
+    _calls: set[str] = set()
+    finish: Finish | None = None
+    listening: bool = False
+    """Whether somebody else's callback is at work: what it raises is no failure of the stream."""
+    broken: Exception | None = None
+    """What ended the stream instead of a finish, where its reader keeps that."""
 
     @property
     def has_content(self) -> bool:
@@ -149,7 +152,8 @@ class Fold:
         if type(event) is CallDelta:
             return event
         if isinstance(event, Call):
-            event = identified(event, self._calls, notes=self._notes)
+            if not self.settled:
+                event = identified(event, self._calls, notes=self._notes)
             self._flush()
             self._events.append(event)
         elif isinstance(event, Reasoning):
@@ -167,18 +171,22 @@ class Fold:
     def _finished(self, event: Finish) -> Finish:
         if self._texts:
             self._flush()
-        event = to_finish(event)
         if event.content:
             # A chain took markers out of the text; what the model wrote is what is kept.
             self._events = list(event.content)
+        if not self.settled:
+            event = self._settle(to_finish(event))
+        self.finish = event
+        return event
+
+    def _settle(self, event: Finish) -> Finish:
         if event.finish == _POST and not self._events:
             # Nothing was said yet: a failure like any other, which may be tried again.
             raise event.error or ProtocolError("finish 'error-post' without content and without an error")
         finish, notes = settle(event.finish, tuple(self._events), notes=(*self._notes, *event.notes))
         if finish != event.finish or notes != event.notes:
             settled = msgspec.structs.replace(event, finish=finish, notes=notes)
-            event = tried(framed(settled, event.raw), event.attempts)
-        self.finish = event
+            return tried(framed(settled, event.raw), event.attempts)  # type: ignore[no-any-return]
         return event
 
     def _flush(self) -> None:

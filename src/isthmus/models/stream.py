@@ -10,6 +10,8 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from isthmus.errors import ProtocolError, TierError, TransientError
 from isthmus.models.batches import Batches
 from isthmus.models.contract import Timeouts
@@ -43,43 +45,26 @@ DEADLINE = "deadline"
 _CLOSED = "the stream was closed before its finish"
 
 
-class Watchdog:
+class Watchdog(msgspec.Struct, eq=False):
     """One timer a stream: interrupts the task that waits for the next event once that has taken too long.
 
     Counts only while somebody waits: a slow consumer never runs into it. The stream itself says whether that is so, and
     is asked only when the timer fires.
     """
 
-    __slots__ = (
-        "_baseline",
-        "_handle",
-        "_hit",
-        "_home",
-        "_loop",
-        "_patience",
-        "_pump",
-        "_started",
-        "_timeouts",
-        "_until",
-        "closing",
-        "since",
-        "task",
-    )
-
-    def __init__(self, timeouts: Timeouts) -> None:
-        self._timeouts = timeouts
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._handle: asyncio.TimerHandle | None = None
-        self._pump: Callable[[], AsyncGenerator[Any, None] | None] | None = None
-        self._started = 0.0
-        self._until: float | None = None
-        self._home: asyncio.Task[Any] | None = None
-        self._baseline = 0
-        self._hit: str | None = None
-        self._patience = 0.0
-        self.task: asyncio.Task[Any] | None = None
-        self.since = 0.0
-        self.closing = False
+    _timeouts: Timeouts
+    _loop: asyncio.AbstractEventLoop | None = None
+    _handle: asyncio.TimerHandle | None = None
+    _pump: Callable[[], AsyncGenerator[Any, None] | None] | None = None
+    _started: float = 0.0
+    _until: float | None = None
+    _home: asyncio.Task[Any] | None = None
+    _baseline: int = 0
+    _hit: str | None = None
+    _patience: float = 0.0
+    task: asyncio.Task[Any] | None = None
+    since: float = 0.0
+    closing: bool = False
 
     def guard(self, pump: AsyncGenerator[Any, None]) -> None:
         """Watch this generator; it may go away when nobody else holds it."""
@@ -296,8 +281,9 @@ class EventStream:
         pump = self._pump
         if pump is None:
             source, times, self._source = self._source, self._timeouts, None
-            fold = self._fold = Fold()
-            watch = self._watch = times if isinstance(times, Watchdog) else Watchdog(times or _TIMEOUTS)
+            shared = isinstance(times, Watchdog)
+            fold = self._fold = Fold(settled=shared)
+            watch = self._watch = times if shared else Watchdog(times or _TIMEOUTS)
             pump = self._pump = _pump(source, fold, watch=watch, together=together)
             watch.guard(pump)
         return pump
