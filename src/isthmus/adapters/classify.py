@@ -22,6 +22,7 @@ _Read = TypeVar("_Read")
 _BODY_SHOWN = 2000
 _TEXT_SHOWN = 300
 _MARKUP_READ = 4000
+_BODY_KEPT = 4096
 
 
 def _any_of(*patterns: str) -> re.Pattern[str]:
@@ -320,13 +321,21 @@ def _plain(text: str) -> str:
     return " ".join(_MARKUP.sub(" ", text[:_MARKUP_READ]).split())[:_TEXT_SHOWN]
 
 
+@lru_cache(maxsize=64)
+def _parsed(body: bytes) -> Failure:
+    """What an error body says: read as JSON, else as words. A provider that is down sends the same again and again."""
+    try:
+        return Failure.parse(loads(body))
+    except (ValueError, RecursionError):
+        return Failure(_plain(body.decode("utf-8", "replace")))
+
+
 def classify_reply(reply: WireReply) -> TierError:
     """The classified error of a reply with an error status, whatever its body is."""
     text = reply.body.decode("utf-8", "replace").strip()
-    try:
-        failure = Failure.parse(loads(reply.body))
-    except (ValueError, RecursionError):
-        failure = Failure(_plain(text) or f"HTTP {reply.status} without a body")
+    failure = (_parsed if len(reply.body) <= _BODY_KEPT else _parsed.__wrapped__)(reply.body)
+    if not failure.message:
+        failure = replace(failure, message=f"HTTP {reply.status} without a body")
     place = reply.headers.get("location")
     if 300 <= reply.status < 400 and place:
         said = f"redirected to {clean_url(place)}, which is not followed: if it is right, make it the base URL"

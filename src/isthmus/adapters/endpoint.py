@@ -14,6 +14,8 @@ from isthmus.secret import Secret
 from isthmus.transport.credentials import KeyScheme, KeySource, covers
 from isthmus.transport.request import base_of
 
+_MODELS_KEPT = 64
+
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
@@ -48,7 +50,7 @@ class Endpoint:
     takes_tokens: bool = False
     supports: tuple[str, ...] | None = None
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    _known: ClassVar[tuple[str | None, Mapping[str, Any]]] = (None, {})
+    _known: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @classmethod
     def of(cls, provider: str, row: Mapping[str, Any]) -> Self:
@@ -120,12 +122,12 @@ class Endpoint:
 
     def capabilities(self, model: str, *tables: Mapping[str, Any] | None) -> ModelCapabilities:
         """What a model can do: by the first table that says so, at last by what is known of its family."""
-        known = self._known
-        if known[0] != model:
-            # A row does not change, and is asked for the same model again and again.
-            known = (model, declared_limits(model, self.models))
-            object.__setattr__(self, "_known", known)
-        found = known[1]
+        found = self._known.get(model)
+        if found is None:
+            # A row does not change, and is asked for the same few models again and again.
+            found = declared_limits(model, self.models)
+            kept = self._known if len(self._known) < _MODELS_KEPT else {}
+            object.__setattr__(self, "_known", {**kept, model: found})
         for table in reversed(tables):
             if table:
                 found = {**found, **declared_limits(model, table)}
