@@ -281,9 +281,9 @@ class EventStream:
         pump = self._pump
         if pump is None:
             source, times, self._source = self._source, self._timeouts, None
-            shared = isinstance(times, Watchdog)
-            fold = self._fold = Fold(settled=shared)
-            watch = self._watch = times if shared else Watchdog(times or _TIMEOUTS)
+            watch = self._watch = times if isinstance(times, Watchdog) else Watchdog(times or _TIMEOUTS)
+            # Only a chain shares its watchdog, and what it shows has been through a fold.
+            fold = self._fold = Fold(settled=watch is times)
             pump = self._pump = _pump(source, fold, watch=watch, together=together)
             watch.guard(pump)
         return pump
