@@ -172,7 +172,7 @@ class ChainCall:
         trying, tokens = self.trying, None
         if self._state.tries or trying.member is not member:
             trying = self.trying = Try(member, self.ctx)
-        if setup.context is not None and self._measured():
+        if setup.context is not None and (member.window_tokens is not None or self._measured()):
             rendered = await self._render(setup.context)
             if rendered is None:
                 self._unfit(CutReason.WINDOW)
@@ -204,7 +204,7 @@ class ChainCall:
 
     def _measured(self) -> bool:
         """Whether the size of the request matters to anybody: it takes longer the longer the transcript is."""
-        if self.member.window_tokens is not None or self._state.smaller or self.accounts or self.teller.heard:
+        if self._state.smaller or self.accounts or self.teller.heard:
             return True
         return type(self.setup.context) is not ContextPolicy
 
@@ -261,12 +261,12 @@ class ChainCall:
         return event
 
     def _finished(self, end: Finish) -> Finish:
-        changes: dict[str, Any] = {}
+        notes, error = end.notes, end.error
         if self.trying.notes:
-            changes["notes"] = (*self.trying.notes, *end.notes)
-        if end.finish == _POST and end.error is None:
-            changes["error"] = ProtocolError("the reply failed and said not why")
-        end = framed(msgspec.structs.replace(end, **changes), end.raw)
+            notes = (*self.trying.notes, *notes)
+        if error is None and end.finish == _POST:
+            error = ProtocolError("the reply failed and said not why")
+        end = framed(msgspec.structs.replace(end, notes=notes, error=error), end.raw)
         if self._state.phase is policy.ATTEMPT:
             self._serves()
         finish = str(end.finish)
