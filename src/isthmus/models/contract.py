@@ -230,6 +230,9 @@ class Timeouts:
         idle: between two events, counted only while the model is awaited; comments and pings are no events.
         total: for the whole reply.
 
+    Attributes:
+        soonest: the shortest wait but for a connection; None where there is none.
+
     Raises:
         ConfigError: a wait that is no number above 0.
     """
@@ -238,6 +241,7 @@ class Timeouts:
     first_content: float | None = 120.0
     idle: float | None = 60.0
     total: float | None = None
+    soonest: float | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         for name in ("connect", "first_content", "idle", "total"):
@@ -247,6 +251,8 @@ class Timeouts:
                 raise ConfigError(
                     f"must be seconds above 0, or None to wait for ever, not {wait!r}", where="Timeouts", key=name
                 )
+        waits = [wait for wait in (self.first_content, self.idle, self.total) if wait is not None]
+        object.__setattr__(self, "soonest", min(waits, default=None))
 
 
 @runtime_checkable

@@ -97,11 +97,9 @@ class Watchdog(msgspec.Struct, eq=False):
 
     def _begin(self, left: float | None = None) -> None:
         """Look again as soon as any limit may be over: an event may come at once, and `idle` count from then on."""
-        loop, handle, times = self._loop, self._handle, self._timeouts
-        wait = left
-        for limit in () if times is UNTIMED else (times.first_content, times.idle, times.total):
-            if limit is not None and (wait is None or limit < wait):
-                wait = limit
+        loop, handle, wait = self._loop, self._handle, self._timeouts.soonest
+        if left is not None and (wait is None or left < wait):
+            wait = left
         if wait is None or loop is None:
             return
         due = loop.time() + max(wait, 0.001)
