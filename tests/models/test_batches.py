@@ -11,7 +11,7 @@ from isthmus.errors import ProtocolError, TierError
 from isthmus.harness import DefaultAgent
 from isthmus.models.batches import Batches
 from isthmus.models.contract import GenerateContext
-from isthmus.models.events import Call, Event, Finish, Text
+from isthmus.models.events import Call, CallDelta, Event, Finish, Text
 from isthmus.models.stream import EventStream
 from support.turns import call, tasks
 
@@ -58,6 +58,9 @@ async def test_read_one_by_one_or_together_they_are_the_same() -> None:
     assert together == [[Text("a")], *([event] for event in PARTS[1])]
     texts = [[Text("a"), Text("b")], [Finish("stop")]]
     assert [list(batch) async for batch in EventStream(Together(*texts).stream(CTX)).batches()] == texts
+    pieces = [CallDelta(0, "1", "look", "{"), CallDelta(0, "1", "look", "}")]
+    previews = [pieces, [call("look", "1")], [Finish("tool-calls")]]
+    assert [list(batch) async for batch in EventStream(Together(*previews).stream(CTX)).batches()] == previews
     assert [event async for event in of(model).stream(CTX)] == flat
     assert [event async for event in of(of(model)).stream(CTX)] == flat
     assert model.open == 0

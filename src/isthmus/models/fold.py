@@ -31,6 +31,7 @@ from isthmus.models.normalise import identified, settle, to_event, to_finish
 from isthmus.secret import redact
 
 _POST = FinishReason.ERROR_POST.value
+_PREVIEWS = {CallDelta}
 
 
 def classify(error: BaseException) -> TierError:
@@ -139,10 +140,12 @@ class Fold(msgspec.Struct, eq=False):
             self.add(event)
 
     def texts(self, events: Sequence[Event]) -> bool:
-        """Take events that came together if all are plain text; whether they are."""
+        """Take events that came together if all are plain text, or previews of calls; whether they are."""
         texts = [event.text for event in events if type(event) is Text and event.text.__class__ is str]
-        if len(texts) != len(events) or self.finish is not None:
+        if self.finish is not None:
             return False
+        if len(texts) != len(events):
+            return not texts and set(map(type, events)) == _PREVIEWS
         self._texts += texts
         return True
 
