@@ -616,3 +616,27 @@ async def test_empty_replies_end_whole(transport: HttpTransport, status: int) ->
         assert (reply.status, body, reply.ended) == (status, b"", Ended.FRAMED)
         assert (await call(transport, server.url))[1] == b"{}"
         assert server.connections == 1
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_chunks_that_came_together_are_handed_on_together(
+    transport: HttpTransport, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """One piece of what is there, and what comes later in others; all of it, too, if the client kept it elsewhere."""
+    import aiohttp
+
+    if not kept:
+        monkeypatch.setattr("isthmus.transport.http._BUFFER", "elsewhere")
+    later = asyncio.Event()
+    pieces = [f"{number:04}".encode() * 300 for number in range(400)]
+    frames = b"".join(map(chunk, pieces))
+    steps = [head(transfer_encoding="chunked"), chunk(b"first"), later, frames, 0.01, chunk(b"last"), LAST]
+    async with LoopbackServer([steps]) as server, transport.open(server.url + CALL.path, CALL, headers={}) as reply:
+        heard = reply.chunks()
+        read = [await anext(heard)]
+        later.set()
+        read += [data async for data in heard]
+    assert read[0] == b"first"
+    assert b"".join(read) == b"first" + b"".join(pieces) + b"last"
+    assert isinstance(reply._content, aiohttp.StreamReader)
+    assert reply.ended is Ended.FRAMED

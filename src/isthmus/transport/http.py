@@ -10,6 +10,7 @@ import weakref
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _SETTLE_BYTES = 65_536
 _SETTLE_SECONDS = 0.05
 _TARGETS_KEPT = 64
+_BUFFER = "_buffer"
 _UNREACHABLE = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN})
 
 
@@ -108,29 +110,21 @@ class HttpTransport:
         return None if not proxy or proxy_bypass(parts.hostname or "") else Address(proxy)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Target:
     """An address in the client's form, and the proxy on the way there; either may hold a password, so neither shows."""
 
-    __slots__ = ("proxy", "url")
-
-    def __init__(self, url: URL, proxy: str | None) -> None:
-        self.url, self.proxy = url, proxy
+    url: URL
+    proxy: str | None
 
 
+@dataclass(slots=True, eq=False)
 class _Pool:
     """The connections of one loop, and the generator whose end closes them."""
 
-    __slots__ = ("keeper", "loop", "session")
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        keeper: AsyncGenerator[aiohttp.ClientSession, None],
-        session: aiohttp.ClientSession,
-    ) -> None:
-        self.loop = loop
-        self.keeper = keeper
-        self.session = session
+    loop: asyncio.AbstractEventLoop
+    keeper: AsyncGenerator[aiohttp.ClientSession, None]
+    session: aiohttp.ClientSession
 
     def __del__(self) -> None:
         # A loop that was closed by hand has shut nothing down: nothing can be awaited in it, and nothing needs to be.
@@ -307,8 +301,15 @@ class HttpReply:
     async def __anext__(self) -> bytes:
         if self._over:
             raise StopAsyncIteration
+        content = self._content
+        pieces: Any = getattr(content, _BUFFER, ())
+        if len(pieces) > 1:
+            # After each piece that it hands out the client asks its parser to go on: of one large piece it asks once.
+            joined = b"".join(pieces)
+            pieces.clear()
+            pieces.append(joined)
         try:
-            data = await self._content.readany()
+            data = await content.readany()
         except _broken():
             data = self._left()
         else:
