@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from isthmus.errors import InvalidRequestError
 from isthmus.models.events import Call, Native, NoteCode, StepResult, Text
 from isthmus.models.internal import internal_message
-from isthmus.models.jsontext import WrittenFloat
+from isthmus.models.jsontext import WrittenFloat, loads
 from isthmus.models.messages import (
     RESERVED,
     MessageRole,
@@ -201,3 +201,12 @@ def test_a_number_without_a_json_form_is_never_written_as_null(value: Any) -> No
 def test_what_is_written_has_no_bookkeeping() -> None:
     """The reserved key is no part of the text, null is."""
     assert sendable({"x": None, "_isthmus": {}}, "here").decode() == '{"x":null}'
+
+
+@pytest.mark.parametrize("known", [0, 1, 2])
+def test_nulls_that_are_known_of_hide_no_number_without_a_form(known: int) -> None:
+    """However many values are known to be null, one more that is written as null is found out."""
+    value = {"messages": [{"content": None}] * known, "text": "no null here"}
+    assert loads(sendable(value, nulls=known)) == value
+    with pytest.raises(InvalidRequestError, match=r"request\.n:"):
+        sendable({**value, "n": float("nan")}, nulls=known)

@@ -122,3 +122,10 @@ def test_an_empty_legacy_call_is_none() -> None:
     """A `function_call` without a name, which some servers send beside text, calls nothing."""
     message = {"role": "assistant", "content": "Hi", "function_call": {"name": "", "arguments": ""}}
     assert paired(message)[0] == [message]
+
+
+def test_what_has_ids_counts_once_something_has_none() -> None:
+    """The calls before one without an id have theirs, and those of them that wait are answered in order."""
+    first, second = call("f", "call_0"), call("f", "call_1")
+    messages, _ = paired(said(first, second), result(tool_call_id="call_1"), result(), said(call("g")), result())
+    assert ids(messages) == ["call_0", "call_1", "call_1", "call_0", "call_2", "call_2"]

@@ -196,9 +196,9 @@ class GenerateContext:
     options: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):
-            object.__setattr__(self, "stop", (self.stop,))
         if not (type(self.messages) is tuple and type(self.tools) is tuple and type(self.stop) is tuple):
+            if isinstance(self.stop, str):
+                object.__setattr__(self, "stop", (self.stop,))
             for name in ("messages", "tools", "stop"):
                 value = getattr(self, name)
                 if isinstance(value, str | Mapping):

@@ -71,11 +71,12 @@ def declared(tools: Iterable[ToolSpec], *, dialect: str, notes: list[Note]) -> l
     Raises:
         InvalidRequestError: two tools would be sent under one name; names it.
     """
-    rules, total = _dialect(dialect), Counter[str]()
-    made: list[Declaration] = []
+    rules = _dialect(dialect)
+    total: dict[str, int] = {}
+    made: dict[str, Declaration] = {}
     for spec in tools:
         name = legal_name(spec.name, dialect=dialect)
-        if name in (each.name for each in made):
+        if name in made:
             raise InvalidRequestError(f"tools: two are called {name!r} here; rename one")
         if name != spec.name:
             _note(notes, f"{spec.name!r} is sent as {name!r}")
@@ -85,15 +86,15 @@ def declared(tools: Iterable[ToolSpec], *, dialect: str, notes: list[Note]) -> l
             parameters, strict = (parameters, False) if found is None else (found, True)
             if why:
                 _note(notes, f"{spec.name!r} {'is not strict' if found is None else 'changed'}: {why}")
-        made.append(Declaration(name, spec.description, parameters, strict))
-    return made
+        made[name] = Declaration(name, spec.description, parameters, strict)
+    return [*made.values()]
 
 
 def _note(notes: list[Note], detail: str) -> None:
     notes.append(Note(NoteCode.PARAMETER_CHANGED, f"tools: {detail}"))
 
 
-def _enforced(spec: ToolSpec, rules: Dialect, total: Counter[str]) -> tuple[Mapping[str, Any] | None, str]:
+def _enforced(spec: ToolSpec, rules: Dialect, total: dict[str, int]) -> tuple[Mapping[str, Any] | None, str]:
     """The schema that can be enforced, or None; and what there is to say of that."""
     made = _normalised(dumps(spec.parameters), rules.name)
     if not made.usable or made.report.wrapped:
@@ -101,11 +102,11 @@ def _enforced(spec: ToolSpec, rules: Dialect, total: Counter[str]) -> tuple[Mapp
     explicit = spec.parameters_schema is not None
     if explicit and not conforms(made):
         return None, f"its own schema is sent unchanged, which {rules.name} does not take: {made.report.summary()}"
-    sizes = total + sizes_of(made.schema) + Counter(tools=1)
+    sizes = Counter(total) + sizes_of(made.schema) + Counter(tools=1)
     over = next((what for what, most in rules.request_limits.items() if sizes[what] > most), None)
     if over is not None:
         return None, f"{sizes[over]} of {over} in all strict tools, {rules.name} takes {rules.request_limits[over]}"
-    total.update(sizes_of(made.schema) + Counter(tools=1))
+    total.update(sizes)
     if explicit:
         return spec.parameters, ""
     return made.schema, made.report.summary() if made.report.changes else ""

@@ -112,6 +112,10 @@ def legal_names(names: Iterable[str], *, dialect: str) -> LegalNames:
     return LegalNames(sent, told)
 
 
+_dialect = dialect
+
+
+@lru_cache(maxsize=_KEPT_NAMES)
 def legal_name(name: str, *, dialect: str) -> str:
     """What one name is sent as.
 
@@ -122,14 +126,7 @@ def legal_name(name: str, *, dialect: str) -> str:
     Raises:
         ValueError: there is no such dialect.
     """
-    return _legal(name, _dialect(dialect).names)
-
-
-_dialect = dialect
-
-
-@lru_cache(maxsize=_KEPT_NAMES)
-def _legal(name: str, rule: NameRule) -> str:
+    rule = _dialect(dialect).names
     if not rule.length or re.fullmatch(f"[{rule.first}][{rule.other}]{{0,{rule.length - 1}}}", name):
         return name
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]

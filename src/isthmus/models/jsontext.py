@@ -210,6 +210,8 @@ def unsayable(value: Any) -> str | None:
     # Exact types first: this runs over whole requests.
     kind = type(value)
     if kind is dict or (kind is not list and isinstance(value, Mapping)):
+        if _SAYABLE.issuperset(map(type, value.values())):
+            return None
         for key, item in value.items():
             if type(item) not in _SAYABLE and (path := unsayable(item)) is not None:
                 return f".{key}{path}"

@@ -92,21 +92,22 @@ def without_reserved(value: Any) -> Any:
     return value
 
 
-def sendable(value: Any, place: str = "request") -> bytes:
+def sendable(value: Any, place: str = "request", *, nulls: int = 0) -> bytes:
     """A request's body, or a value that becomes text in it, as JSON free of this library's bookkeeping.
 
     Args:
         value: plain JSON values; `Raw` stands in it verbatim.
         place: what it is, for the error.
+        nulls: how many of its values are known to be null.
 
     Raises:
         InvalidRequestError: a number in it has no JSON form; names its place.
     """
     data = dumps(value)
-    # The encoder writes null for such a number: only a value with one needs a look.
+    # The encoder writes null for such a number: only a value with more than are known of needs a look.
     # Not `in`: it takes bytes for a number first, and that refusal costs more than the search.
     found = data.find
-    odd = found(b"null") >= 0 or found(b"NaN") >= 0 or found(b"Infinity") >= 0
+    odd = (found(b"null") >= 0 and data.count(b"null") > nulls) or found(b"NaN") >= 0 or found(b"Infinity") >= 0
     unsaid = unsayable(value) if odd else None
     if unsaid is not None:
         raise InvalidRequestError(f"{place}{unsaid}: NaN and infinities have no JSON form: send null, or text")

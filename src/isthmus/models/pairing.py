@@ -9,6 +9,7 @@ from isthmus.models.enums import MessageRole
 from isthmus.models.events import Note, NoteCode
 
 _LEGACY_ROLE = "function"
+_ASSISTANT, _TOOL = MessageRole.ASSISTANT.value, MessageRole.TOOL.value
 
 
 class Pairing:
@@ -26,6 +27,8 @@ class Pairing:
         self._notes = notes
         self._used: set[str] = set()
         self._open: list[tuple[str, Any, Any]] = []
+        # Most histories have all ids: what they say of calls is gone through only once something is missing.
+        self._complete: list[Mapping[str, Any]] | None = []
 
     def turn(self, message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
         """The message as it goes on; the one given is never changed.
@@ -34,12 +37,21 @@ class Pairing:
             message: a message, of the history's next place.
             place: where it stands, for notes.
         """
+        complete = self._complete
+        if complete is not None:
+            if _is_complete(message):
+                complete.append(message)
+                return message
+            self._complete = None
+            for each in complete:
+                self._turn(each, "")
+        return self._turn(message, place)
+
+    def _turn(self, message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
         role = message.get("role")
-        if role == MessageRole.ASSISTANT:
+        if role == _ASSISTANT:
             return self._said(message, place)
-        if role in (MessageRole.TOOL, _LEGACY_ROLE):
-            return self._answer(message)
-        return message
+        return self._answer(message) if role in (_TOOL, _LEGACY_ROLE) else message
 
     def _said(self, message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
         calls = message.get("tool_calls") or ()
@@ -79,10 +91,25 @@ class Pairing:
         if answered is not None:
             self._open.remove(answered)
         fitting = answered is None or (bool(given) and str(given) == answered[0])
-        if message["role"] == MessageRole.TOOL and fitting:
+        if message["role"] == _TOOL and fitting:
             return message
         named = {} if fitting or answered is None else {"tool_call_id": answered[0]}
-        return {**message, "role": MessageRole.TOOL.value, **named}
+        return {**message, "role": _TOOL, **named}
+
+
+def _is_complete(message: Mapping[str, Any]) -> bool:
+    """Whether a message has the ids of all calls that it speaks of, each once."""
+    role = message.get("role")
+    if role == _TOOL:
+        given = message.get("tool_call_id")
+        return type(given) is str and given != ""
+    if role != _ASSISTANT:
+        return role != _LEGACY_ROLE
+    calls = message.get("tool_calls")
+    if not calls:
+        return "function_call" not in message
+    ids = [call.get("id") for call in calls]
+    return all(type(each) is str and each != "" for each in ids) and (len(ids) == 1 or len(set(ids)) == len(ids))
 
 
 def _name(call: Mapping[str, Any]) -> Any:

@@ -184,3 +184,40 @@ def test_block_documents_become_file_parts() -> None:
 def test_history_is_made_valid_where_there_is_one_way(message: Any, sent: list[Any], codes: list[str]) -> None:
     """F14: what this dialect refuses is put right where that is unambiguous, each change with a note."""
     assert _render(message) == (sent, codes)
+
+
+@pytest.mark.parametrize("content", [None, "", "said"])
+@pytest.mark.parametrize("ids", [("a",), ("a", "b"), ("a", "a"), ("", "b"), (None, None)])
+@pytest.mark.parametrize("named", [True, False])
+def test_what_a_loop_of_tools_wrote_is_sent_as_any_other_message(
+    content: str | None, ids: tuple[Any, ...], named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls and results in their usual form go a shorter way, and are the same at its end."""
+    name = {"name": "f"} if named else {}
+    messages: list[Any] = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": content, "tool_calls": [tc_(each, "f", "{}") for each in ids]},
+        *({"role": "tool", "tool_call_id": each, "content": "r", **name} for each in ids),
+        {"role": "user", "content": [{"type": "text", "text": "and"}]},
+    ]
+    short = _render(*messages)
+    monkeypatch.setattr("isthmus.adapters.openai_chat.history._is_usual", lambda message: False)
+    assert _render(*messages) == short
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [tc_("a", "f", {"n": 1})],
+        [{**tc_("a", "f", "{}"), "index": 0}],
+        [{"id": "a", "type": "function", "function": {"name": "f"}}],
+        (tc_("a", "f", "{}"),),
+        [],
+    ],
+)
+def test_what_is_not_quite_the_usual_form_goes_the_long_way(calls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments that are no text, members of a call's own, other sequences, no calls at all."""
+    message = {"role": "assistant", "content": "x", "tool_calls": calls}
+    given = _render(message)
+    monkeypatch.setattr("isthmus.adapters.openai_chat.history._is_usual", lambda message: False)
+    assert _render(message) == given

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from isthmus.adapters.classify import classify_reply
 from isthmus.adapters.codec import Request
 from isthmus.adapters.openai_chat.decode import ChatDecoder
@@ -55,7 +58,7 @@ class ChatCodec:
             stream=stream,
             capabilities=capabilities or self._server.capabilities(self.model),
         )
-        return Request(WireCall(path=self._path, body=sendable(body), stream=stream), tuple(notes))
+        return Request(WireCall(path=self._path, body=sendable(body, nulls=_silent(body)), stream=stream), tuple(notes))
 
     def decoder(self, *, whole: bool) -> ChatDecoder:
         """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""
@@ -64,3 +67,10 @@ class ChatCodec:
     def classify(self, reply: WireReply) -> TierError:
         """The error that a reply with a status other than 2xx stands for."""
         return classify_reply(reply)
+
+
+def _silent(body: Mapping[str, Any]) -> int:
+    """How many messages say nothing, as those do that only call tools."""
+    sent = body["messages"]
+    # An option may have put anything there.
+    return sum([type(each) is dict and each.get("content", "") is None for each in sent]) if type(sent) is list else 0

@@ -17,6 +17,14 @@ Rendered = Mapping[str, Any] | Raw
 # What a message without anything to look after has, and who may say it.
 _PLAIN = frozenset(("role", "content"))
 _SAID = ("system", "developer", "user")
+# What one has that a loop of tools wrote: an answer that calls them, and a result.
+_CALLED, _CALL, _FUNCTION = (
+    frozenset(("role", "content", "tool_calls")),
+    frozenset(("id", "type", "function")),
+    frozenset(("name", "arguments")),
+)
+_RESULT = frozenset(("role", "tool_call_id", "content", "name"))
+_TEXT = (str, type(None))
 
 
 def render(messages: Iterable[Mapping[str, Any]], dialect: str) -> tuple[list[Rendered], list[Note]]:
@@ -35,11 +43,15 @@ def render(messages: Iterable[Mapping[str, Any]], dialect: str) -> tuple[list[Re
         if _is_plain(message):
             sent.add(message)
             continue
-        check_form(message, f"messages[{at}]")
-        message = sent.paired(message, f"messages[{at}]")
+        place = f"messages[{at}]"
+        if _is_usual(message):
+            sent.usual(sent.paired(message, place))
+            continue
+        check_form(message, place)
+        message = sent.paired(message, place)
         native, note = native_of(message, dialect)
         if note is not None:
-            notes.append(Note(note.code, f"messages[{at}]: {note.detail}"))
+            notes.append(Note(note.code, f"{place}: {note.detail}"))
         if native is not None:
             sent.add(Raw(native.json))
             continue
@@ -53,6 +65,29 @@ def _is_plain(message: Any) -> bool:
     """Whether a message can go as it is, without a look at anything in it."""
     plain = type(message) is dict and message.keys() == _PLAIN and type(message["content"]) is str
     return plain and message["role"] in _SAID
+
+
+def _is_usual(message: Any) -> bool:
+    """Whether a message calls tools, or is a result, in the very form in which both are sent."""
+    if type(message) is not dict or type(message.get("content", 0)) not in _TEXT:
+        return False
+    role = message.get("role")
+    if role == "tool":
+        return message.keys() <= _RESULT and message["content"] is not None
+    return role == "assistant" and message.keys() == _CALLED and _are_usual(message["tool_calls"])
+
+
+def _are_usual(calls: Any) -> bool:
+    """Whether calls are dicts of what a call has, their arguments text."""
+    if type(calls) is not list or not calls:
+        return False
+    for call in calls:
+        if type(call) is not dict or call.keys() != _CALL:
+            return False
+        function = call["function"]
+        if type(function) is not dict or function.keys() != _FUNCTION or type(function["arguments"]) is not str:
+            return False
+    return True
 
 
 def _turns(at: int, message: Mapping[str, Any], notes: list[Note]) -> list[dict[str, Any]]:
@@ -77,6 +112,13 @@ class _Sent:
         """The message with ids; the legacy form is this dialect's own, and stays."""
         legacy = message.get("role") == "function" or (message.get("function_call") and not message.get("tool_calls"))
         return message if legacy else self._pairing.turn(message, place)
+
+    def usual(self, message: Mapping[str, Any]) -> None:
+        """Send a message that calls tools or is a result as it is."""
+        if message["role"] == "tool":
+            self.messages.append(message)
+        else:
+            self.add(message)
 
     def add(self, message: Rendered) -> None:
         """Send a message that is no tool's; what tools before it gave beside text stands in front."""
