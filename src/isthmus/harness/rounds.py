@@ -19,6 +19,7 @@ from isthmus.harness.runevents import RunEvent
 from isthmus.harness.runlog import RunLog
 from isthmus.models.events import Call
 from isthmus.models.executor import Around, ToolExecutor, ToolResult
+from isthmus.models.inturn import Closable
 from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability.scope import Operation, under
 
@@ -105,9 +106,7 @@ async def _known(run: Worked, effect: RunTools, plan: Plan) -> AsyncGenerator[To
             yield known
 
 
-def beside(
-    run: Worked, results: AsyncGenerator[ToolResult, None]
-) -> AsyncGenerator[ToolResult | RunEvent, None] | AsyncGenerator[ToolResult, None]:
+def beside(run: Worked, results: Closable[ToolResult]) -> Closable[ToolResult | RunEvent]:
     """Results as they come, and in between what those who attend the run have to say; closing it closes them."""
     return results if run.crew is None or run.crew.mailbox is None else run.crew.mailbox.beside(results)
 

@@ -15,6 +15,7 @@ from isthmus.chain.ledger import Attempt
 from isthmus.models.eventjson import JsonEvent
 from isthmus.models.events import Call
 from isthmus.models.executor import ToolResult
+from isthmus.models.inturn import Closable
 from isthmus.models.responses import ModelResponse, ModelStreamEvent
 
 _Item = TypeVar("_Item")
@@ -129,7 +130,7 @@ class Mailbox:
             _wake(self._waiting.popleft())
         return events
 
-    async def beside(self, source: AsyncGenerator[_Item, None]) -> AsyncGenerator[_Item | RunEvent, None]:
+    async def beside(self, source: Closable[_Item]) -> AsyncGenerator[_Item | RunEvent, None]:
         """The items of a source, and in between each event as it comes; closing it closes the source."""
         step: asyncio.Future[_Item] | None = None
         try:

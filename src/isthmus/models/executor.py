@@ -22,6 +22,7 @@ from isthmus.models.enums import ToolErrorKind
 from isthmus.models.events import Call
 from isthmus.models.fold import said
 from isthmus.models.handlers import is_async
+from isthmus.models.inturn import Closable, InTurn
 from isthmus.models.outputs import ChatCompletionsOutputAdapter, ToolOutputAdapter, call_of
 from isthmus.models.results import ToolError, ToolFailure, result_content, shown, tool_outcome
 from isthmus.models.tools import Tool, ToolExecutionContext, Tools
@@ -146,7 +147,7 @@ class ToolExecutor:
         adapt = self._adapter.format_success if result.outcome == "ok" else self._adapter.format_error
         return adapt(result.call_id, result.tool, result.content)
 
-    async def results(
+    def results(
         self,
         calls: Sequence[Call],
         *,
@@ -156,7 +157,7 @@ class ToolExecutor:
         on_tool_end: Callable[[Call, Any], Any] | None = None,
         context: Contexts | None = None,
         used: Mapping[str, int] | None = None,
-    ) -> AsyncGenerator[ToolResult, None]:
+    ) -> Closable[ToolResult]:
         """One result a call, in the order of the calls, as they come; closing it cancels what still runs.
 
         Args:
@@ -176,16 +177,17 @@ class ToolExecutor:
             around=self._around,
         )
         plan = _plan(batch.tools, calls, context, used=dict(used or {}))
-        if not tools.parallel_tool_calls or len(plan) == 1:
-            for item in plan:
-                yield item if isinstance(item, ToolResult) else await _run(batch, item)
-            return
-        tasks = [item if isinstance(item, ToolResult) else asyncio.ensure_future(_run(batch, item)) for item in plan]
-        try:
-            for task in tasks:
-                yield task if isinstance(task, ToolResult) else await task
-        finally:
-            await _cancel(task for task in tasks if isinstance(task, asyncio.Future))
+        alone = not tools.parallel_tool_calls or len(plan) == 1
+        return InTurn(plan, partial(_run, batch)) if alone else _side_by_side(batch, plan)
+
+
+async def _side_by_side(batch: _Batch, plan: Iterable[ToolResult | _Ready]) -> AsyncGenerator[ToolResult, None]:
+    tasks = [item if isinstance(item, ToolResult) else asyncio.ensure_future(_run(batch, item)) for item in plan]
+    try:
+        for task in tasks:
+            yield task if isinstance(task, ToolResult) else await task
+    finally:
+        await _cancel(task for task in tasks if isinstance(task, asyncio.Future))
 
 
 def _plan(
@@ -243,7 +245,9 @@ def _context(call: Call, context: Contexts | None) -> ToolExecutionContext:
     return known or ToolExecutionContext(tool_call_id=call.call_id)
 
 
-async def _run(batch: _Batch, item: _Ready) -> ToolResult:
+async def _run(batch: _Batch, item: ToolResult | _Ready) -> ToolResult:
+    if isinstance(item, ToolResult):
+        return item
     if batch.around is None:
         return await _ran(batch, item)
     return await batch.around(item.call, lambda: _ran(batch, item))
