@@ -380,6 +380,19 @@ async def test_what_was_read_counts_in_the_result() -> None:
     assert (await stream.result()).text == "ab"
 
 
+async def test_a_result_that_is_asked_for_too_early_takes_nothing_from_the_reader() -> None:
+    """While somebody waits for the next event, the result is refused, and he reads every event to the end."""
+    gate = asyncio.Event()
+    stream = DefaultAgent(model=Turns([Text("a"), gate, *says("b", "c")])).run_stream("go")
+    reader = asyncio.ensure_future(read(stream))
+    await asyncio.sleep(0.01)
+    with pytest.raises(RuntimeError):
+        await stream.result()
+    gate.set()
+    assert await reader == [Text("a"), Text("b"), Text("c")]
+    assert (await stream.result()).text == "abc"
+
+
 async def test_tool_ends_are_recorded() -> None:
     """Each answered call emits one record with tool, id, time and outcome."""
     seen: list[Any] = []

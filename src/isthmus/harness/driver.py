@@ -23,7 +23,7 @@ from isthmus.harness.run import AgentEvent, Run
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.state import RunState
 from isthmus.models.aside import Aside
-from isthmus.models.events import Text
+from isthmus.models.events import CallDelta, Text
 from isthmus.models.stream import Watchdog
 from isthmus.observability.scope import under
 
@@ -71,7 +71,10 @@ async def drive(
                         for event in batch:
                             if plain and type(event) is Text:
                                 keep(event.text)
-                                yield event
+                                if not run.unseen:
+                                    yield event
+                                continue
+                            if plain and type(event) is CallDelta and run.unseen:
                                 continue
                             for shown in passage.take(event) if type(event) is not Aside else run.aside(event):
                                 yield shown
@@ -82,10 +85,7 @@ async def drive(
                     await stream.aclose()
                 if not run.closing:
                     await run.replied(effect, broken)
-        await _leave(run)
-        if kept is not None:
-            watch.task = asyncio.current_task(loop)
-            await kept.end(run)
+        await _leave(run, kept, watch)
     except asyncio.CancelledError:
         if watch.claim() is None:
             raise
@@ -122,13 +122,16 @@ async def _open(run: Run, kept: Kept | None, watch: Watchdog) -> None:
             await run.crew.begin(run.state, None if back is None else back.shims)
 
 
-async def _leave(run: Run) -> None:
-    """Close the models of agents that took over, then let the shims end."""
+async def _leave(run: Run, kept: Kept | None, watch: Watchdog) -> None:
+    """Close the models of agents that took over, let the shims end, then commit what the run left."""
     if run.others is not None:
         await run.others.aclose()
     if run.crew is not None:
         with under(run.op):
             together(await run.crew.leave(), None)
+    if kept is not None:
+        watch.task = asyncio.current_task()
+        await kept.end(run)
 
 
 async def _over(run: Run, kept: Kept | None, error: BaseException | None) -> None:

@@ -70,6 +70,7 @@ class Run(Struct):
         opened: what is called of each model, by its `id`.
         asides: what is under way beside the replies, if there was anything.
         sent: the last request as it was sent, and how it goes on.
+        unseen: whether nobody looks at the events.
     """
 
     state: LoopState
@@ -105,6 +106,7 @@ class Run(Struct):
     opened: dict[int, Any] = field(default_factory=dict)
     asides: Asides | None = None
     sent: Sent | None = None
+    unseen: bool = False
 
     @classmethod
     def of(cls, begun: Begun, before: RunState, *, runner: Runner | None) -> Run:

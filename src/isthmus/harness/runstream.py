@@ -133,6 +133,9 @@ class RunStream:
         Raises:
             TierError: the run failed, without any answer.
         """
+        # Of one that is being read elsewhere the events are that reader's.
+        events: Any = self._events
+        self._run.unseen = not events.ag_running
         async for _ in self._events:
             pass
         return self._run.result()
