@@ -53,8 +53,11 @@ async def first_bytes(kind: str, chunks: AsyncIterator[bytes], *, limit: int) ->
     Raises:
         ProtocolError: they are more than `limit`.
     """
-    pieces, start, size = [], b"", 0
+    pieces: list[bytes] = []
+    start, size = b"", 0
     async for chunk in chunks:
+        if not pieces and kind in _STREAM_TYPES and len(chunk) <= limit:
+            return chunk
         pieces.append(chunk)
         size += len(chunk)
         if size > limit:

@@ -71,7 +71,7 @@ class Source:
         written: its own generating methods by name, as they stand in its body.
     """
 
-    __slots__ = ("_bare", "_stream", "_whole", "owner", "settled", "written")
+    __slots__ = ("_bare", "_direct", "_stream", "_whole", "owner", "settled", "written")
 
     def __init__(self, owner: type, written: Mapping[str, Any]) -> None:
         self.owner = owner
@@ -80,6 +80,7 @@ class Source:
         self._whole = next((name for name in WHOLES if name in written), None)
         stream, generate = written.get("stream"), written.get("generate")
         self._bare = inspect.isasyncgenfunction(stream) or hasattr(stream, "_isthmus_bare")
+        self._direct: Any = stream if self._bare and type(stream) is FunctionType else None
         self.settled = hasattr(generate, "_isthmus_bare")
 
     @property
@@ -89,7 +90,7 @@ class Source:
 
     def events(self, adapter: Any, ctx: GenerateContext) -> AsyncIterator[Any]:
         """The bare events of one call: a stream from a stream, else from a whole reply."""
-        events = self._events(adapter, ctx)
+        events = self._events(adapter, ctx) if self._direct is None else self._direct(adapter, ctx)
         return observed(events, adapter, ctx=ctx) if hooks.listening() else events
 
     def whole(self, adapter: Any, ctx: GenerateContext) -> Awaitable[StepResult]:

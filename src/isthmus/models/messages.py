@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -92,13 +92,13 @@ def without_reserved(value: Any) -> Any:
     return value
 
 
-def sendable(value: Any, place: str = "request", *, nulls: int = 0) -> bytes:
+def sendable(value: Any, place: str = "request", *, nulls: Callable[[Any], int] | None = None) -> bytes:
     """A request's body, or a value that becomes text in it, as JSON free of this library's bookkeeping.
 
     Args:
         value: plain JSON values; `Raw` stands in it verbatim.
         place: what it is, for the error.
-        nulls: how many of its values are known to be null.
+        nulls: how many values in it are known to be null.
 
     Raises:
         InvalidRequestError: a number in it has no JSON form; names its place.
@@ -107,9 +107,8 @@ def sendable(value: Any, place: str = "request", *, nulls: int = 0) -> bytes:
     # The encoder writes null for such a number: only a value with more than are known of needs a look.
     # Not `in`: it takes bytes for a number first, and that refusal costs more than the search.
     found = data.find
-    odd = (found(b"null") >= 0 and data.count(b"null") > nulls) or found(b"NaN") >= 0 or found(b"Infinity") >= 0
-    unsaid = unsayable(value) if odd else None
-    if unsaid is not None:
+    odd = found(b"null") >= 0 and (nulls is None or data.count(b"null") > nulls(value))
+    if (odd or found(b"NaN") >= 0 or found(b"Infinity") >= 0) and (unsaid := unsayable(value)) is not None:
         raise InvalidRequestError(f"{place}{unsaid}: NaN and infinities have no JSON form: send null, or text")
     return dumps(without_reserved(value)) if found(_KEY) >= 0 else data
 

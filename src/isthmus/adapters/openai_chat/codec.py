@@ -58,7 +58,7 @@ class ChatCodec:
             stream=stream,
             capabilities=capabilities or self._server.capabilities(self.model),
         )
-        return Request(WireCall(path=self._path, body=sendable(body, nulls=_silent(body)), stream=stream), tuple(notes))
+        return Request(WireCall(path=self._path, body=sendable(body, nulls=_silent), stream=stream), tuple(notes))
 
     def decoder(self, *, whole: bool) -> ChatDecoder:
         """A fresh decoder: for a whole reply (one frame), or for a stream of frames."""

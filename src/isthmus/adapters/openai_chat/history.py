@@ -39,13 +39,16 @@ def render(messages: Iterable[Mapping[str, Any]], dialect: str) -> tuple[list[Re
     """
     sent = _Sent()
     notes = sent.notes
+    message: Any
     for at, message in enumerate(messages):
-        if _is_plain(message):
+        # Most are nothing but text, and go as they are, without a look at anything in them.
+        plain = type(message) is dict and message.keys() == _PLAIN and type(message["content"]) is str
+        if plain and message["role"] in _SAID:
             sent.add(message)
             continue
         place = f"messages[{at}]"
         if _is_usual(message):
-            sent.usual(sent.paired(message, place))
+            sent.usual(message, place)
             continue
         check_form(message, place)
         message = sent.paired(message, place)
@@ -59,12 +62,6 @@ def render(messages: Iterable[Mapping[str, Any]], dialect: str) -> tuple[list[Re
             sent.turn(at, turn)
     sent.settle()
     return sent.messages, notes
-
-
-def _is_plain(message: Any) -> bool:
-    """Whether a message can go as it is, without a look at anything in it."""
-    plain = type(message) is dict and message.keys() == _PLAIN and type(message["content"]) is str
-    return plain and message["role"] in _SAID
 
 
 def _is_usual(message: Any) -> bool:
@@ -113,12 +110,11 @@ class _Sent:
         legacy = message.get("role") == "function" or (message.get("function_call") and not message.get("tool_calls"))
         return message if legacy else self._pairing.turn(message, place)
 
-    def usual(self, message: Mapping[str, Any]) -> None:
-        """Send a message that calls tools or is a result as it is."""
-        if message["role"] == "tool":
-            self.messages.append(message)
-        else:
-            self.add(message)
+    def usual(self, message: Mapping[str, Any], place: str) -> None:
+        """Send a message that calls tools or is a result as it is, but for its ids."""
+        if self._moved and message["role"] != "tool":
+            self.settle()
+        self.messages.append(self._pairing.turn(message, place))
 
     def add(self, message: Rendered) -> None:
         """Send a message that is no tool's; what tools before it gave beside text stands in front."""
