@@ -13,6 +13,8 @@ from isthmus.models.promptspec import PromptSpec
 from isthmus.models.responses import ModelResponse
 from isthmus.models.results import result_text
 
+_USER = MessageRole.USER.value
+
 
 def as_item(item: Any) -> Any:
     """A message or a prompt as it is; of anything else the message that says it, where there is one.
@@ -27,10 +29,10 @@ def as_item(item: Any) -> Any:
         return item
     if isinstance(item, ModelResponse):
         return assistant_message(from_response(item))
-    if isinstance(item, str | list):
-        return {"role": MessageRole.USER.value, "content": item}
+    if isinstance(item, (str, list)):
+        return {"role": _USER, "content": item}
     if not isinstance(item, type | PromptSpec) and (is_dataclass(item) or hasattr(item, "model_dump")):
-        return {"role": MessageRole.USER.value, "content": result_text(item)}
+        return {"role": _USER, "content": result_text(item)}
     return item
 
 

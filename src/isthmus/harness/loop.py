@@ -20,7 +20,7 @@ from isthmus.harness.handoffs import Handoff
 from isthmus.harness.history import NOT_EXECUTED, UNKNOWN, Message, Said
 from isthmus.harness.limits import Limits
 from isthmus.harness.loopstate import LoopState
-from isthmus.harness.pairing import all_call_ids, paired
+from isthmus.harness.pairing import all_call_ids, paired_with_ids
 from isthmus.harness.pending import Pending
 from isthmus.harness.reports import Aborted, Collected, Failed, Held, Prepared, Replied, Report, ToolsRan
 from isthmus.harness.sent import check_kept
@@ -67,7 +67,7 @@ def start(
         staged: whether others prepare each turn.
         pending: the calls that waited, behind this transcript; what the run had used before counts.
     """
-    kept, notes = paired(messages)
+    kept, notes, ids = paired_with_ids(messages)
     limits = limits or Limits()
     state = LoopState(
         request=request if request.output is None else _request(request, output=None),
@@ -75,7 +75,7 @@ def start(
         tools=tools or Tools(),
         limits=limits,
         messages=kept,
-        ids=all_call_ids(kept),
+        ids=ids,
         notes=notes,
         staged=staged,
     )
@@ -168,9 +168,9 @@ def _prepared(state: LoopState, report: Prepared) -> Next:
         return _call(resumed(state, report))
     request = _request(state.request, brief=report.brief, options=report.options)
     if report.messages is not state.messages:
-        kept, notes = paired(report.messages)
-        ids = state.ids | all_call_ids(kept)
-        state = changed(state, messages=unanswered(state, kept), ids=ids, notes=(*state.notes, *notes))
+        kept, notes, ids = paired_with_ids(report.messages)
+        notes = (*state.notes, *notes)
+        state = changed(state, messages=unanswered(state, kept), ids=state.ids | ids, notes=notes)
     return _call(changed(state, request=request, tools=report.tools))
 
 
@@ -254,7 +254,7 @@ def _broke(state: LoopState, step: StepResult, said: Said) -> Next:
 
 def _called(state: LoopState, step: StepResult, said: Said) -> Next:
     text = state.answer(said.shown)
-    state = changed(state.committed(step, said), text=text)
+    state = state.committed(step, said, text=text)
     handoffs = state.handoffs()
     if handoffs and any(call.tool in handoffs for call in state.calls):
         return _hands_over(state, handoffs)
@@ -292,7 +292,7 @@ def _run_tools(state: LoopState) -> Next:
 def _paused(state: LoopState, step: StepResult, said: Said) -> Next:
     """The model wants its turn back as it is."""
     text = state.answer(said.shown)
-    return _ask(changed(state.committed(step, said), answered=text, text=text))
+    return _ask(changed(state.committed(step, said, text=text), answered=text))
 
 
 def _cut_by_length(state: LoopState, step: StepResult, said: Said) -> Next:
@@ -338,8 +338,7 @@ def _ran(state: LoopState, report: ToolsRan) -> Next:
     for result in report.results:
         if result.ran:
             used[result.tool] = used.get(result.tool, 0) + 1
-    state = state.settled(results, UNKNOWN)
-    state = changed(state, used=MappingProxyType(used), rounds=state.rounds + 1)
+    state = state.settled(results, UNKNOWN, used=MappingProxyType(used), rounds=state.rounds + 1)
     return (state, (Collect(state.required),)) if state.running else _ask(state)
 
 

@@ -124,8 +124,8 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
         """Without the words that would ask for the last reply again."""
         return self if self.repair is None else changed(self, repair=replace(self.repair, feedback=""))
 
-    def committed(self, step: StepResult, said: Said) -> LoopState:
-        """With the reply in the transcript, and its calls waiting for their results."""
+    def committed(self, step: StepResult, said: Said, *, text: str | None = None) -> LoopState:
+        """With the reply in the transcript, its calls waiting for their results, and its text as it was shown."""
         calls, ids, notes = step.calls, self.ids, self.notes
         if calls:
             changes = renamed(calls, ids)
@@ -144,19 +144,20 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
             ids=ids,
             calls=calls,
             notes=(*notes, *dropped),
+            text=self.text if text is None else text,
             open_text="",
             answered="",
             continued=0,
         )
 
-    def settled(self, results: Mapping[str, ToolResult], otherwise: str) -> LoopState:
-        """With one result for each waiting call, in their order."""
+    def settled(self, results: Mapping[str, ToolResult], otherwise: str, **changes: Any) -> LoopState:
+        """With one result for each waiting call, in their order, and further changes."""
         answers = []
         for call in self.calls:
             call_id = call.call_id or ""
             result = results.get(call_id)
             answers.append(tool_message(call_id, otherwise if result is None else result.content, name=call.tool))
-        return changed(self, messages=(*self.messages, *answers), calls=())
+        return changed(self, messages=(*self.messages, *answers), calls=(), **changes)
 
     def holding(self, run: str, asked: Mapping[str, Question], *, results: Mapping[str, ToolResult]) -> LoopState:
         """With the reply that makes the waiting calls marked, and those results that there are behind it."""

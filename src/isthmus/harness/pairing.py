@@ -17,6 +17,7 @@ from isthmus.models.messages import MessageRole, tool_message
 from isthmus.models.neutral import NATIVE_INPUT
 from isthmus.models.pairing import Pairing
 
+_ASSISTANT, _TOOL = MessageRole.ASSISTANT.value, MessageRole.TOOL.value
 _CALLS = {"tool_use": "id", "function": "id", "function_call": "call_id", "custom_tool_call": "call_id"}
 _RESULTS = {"tool_result": "tool_use_id", "function_call_output": "call_id", "custom_tool_call_output": "call_id"}
 
@@ -41,18 +42,24 @@ def paired(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Note
 
     Items in a provider's own shape may answer a call that the provider keeps, so that those stay.
     """
+    kept, notes, _ = paired_with_ids(messages)
+    return kept, notes
+
+
+def paired_with_ids(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Note, ...], frozenset[str]]:
+    """The same, and the ids of every call in it."""
     named: list[Note] = []
     if any(map(_is_unnamed, messages)):
         pairing = Pairing(named)
         messages = [pairing.turn(message, f"history[{place}]") for place, message in enumerate(messages)]
     facts = [_facts(message) for message in messages]
     if all(each is _NOTHING for each in facts):
-        return tuple(messages), ()
+        return tuple(messages), (), frozenset()
     made = _Paired(messages, facts, named)
     for place in range(len(messages)):
         made.add(place)
     made.settle()
-    return tuple(made.kept), tuple(made.notes)
+    return tuple(made.kept), tuple(made.notes), frozenset([call_id for each in facts for call_id in each.calls])
 
 
 class _Paired:
@@ -152,14 +159,14 @@ def _chosen(facts: Sequence[_Facts]) -> tuple[dict[tuple[int, str], int], frozen
 def _facts(message: Message) -> _Facts:
     """What a message asks and answers."""
     role = message.get("role")
-    if role == MessageRole.TOOL:
+    if role == _TOOL:
         given = message.get("tool_call_id")
         return _Facts(results=(str(given),)) if given not in (None, "") else _Facts()
     asked, content = message.get("tool_calls"), message.get("content")
     if role is not None and not asked and (content is None or type(content) is str) and NATIVE_INPUT not in message:
         # Most messages are nothing but text.
         return _NOTHING
-    calls = [str(call.get("id")) for call in asked or () if role == MessageRole.ASSISTANT]
+    calls = [str(call.get("id")) for call in asked or () if role == _ASSISTANT]
     results: list[str] = []
     for part in _parts(message):
         called, answered = _asks(part), _answers(part)

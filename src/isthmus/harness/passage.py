@@ -26,12 +26,24 @@ class Passage:
         known: ids of calls that earlier replies of the run have, and which this one only repeats.
     """
 
-    __slots__ = ("_asked", "_changes", "_draft", "_held", "_joiner", "_known", "_repeated", "_taken", "pieces")
+    __slots__ = (
+        "_asked",
+        "_changes",
+        "_draft",
+        "_held",
+        "_joiner",
+        "_known",
+        "_marked",
+        "_repeated",
+        "_taken",
+        "pieces",
+    )
 
     def __init__(self, call: CallModel, known: Collection[str] = ()) -> None:
         self._joiner = Joiner(call.said) if call.said else _JOINED
         self._held: list[Text | Marker] = []
         self._repeated = 0
+        self._marked = False
         self._asked = call.asked
         self._draft = None if call.asked is None else Draft(call.asked.tool)
         self._taken = set(call.taken)
@@ -85,6 +97,7 @@ class Passage:
             if not new:
                 continue
             shown = event if len(new) == len(event.text) else Text(new)
+            self._marked = self._marked or not isinstance(shown, Text)
             self.pieces.append(shown.text if isinstance(shown, Text) else shown)
             yield shown
 
@@ -99,7 +112,10 @@ class Passage:
             return Said(step.text, step.text)
         for _ in self.rest():
             pass
-        shown = "".join([piece for piece in self.pieces if isinstance(piece, str)])
+        if self._marked:
+            shown = "".join([piece for piece in self.pieces if isinstance(piece, str)])
+        else:
+            shown = "".join(self.pieces)  # type: ignore[arg-type]
         if whole:
             return Said(shown, step.text[self._joiner.dropped :])
         return Said(shown, "".join([piece if isinstance(piece, str) else piece.text for piece in self.pieces]))

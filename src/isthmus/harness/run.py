@@ -42,6 +42,7 @@ from isthmus.models.tools import ToolExecutionContext
 from isthmus.observability.scope import Operation, under
 
 AgentEvent: TypeAlias = Event | ToolResult
+_NONE: frozenset[str] = frozenset()
 
 
 class Run(Struct):
@@ -158,7 +159,7 @@ class Run(Struct):
         self.state, effects = advance(self.state, report)
         self.effects.extend(effects)
         self.reading = self.passage = None
-        self.results, self.started = (), frozenset()
+        self.results, self.started = (), _NONE
         self.tried = 0
 
     def call(self, model: Any, effect: CallModel) -> tuple[EventStream, Passage]:
@@ -166,8 +167,11 @@ class Run(Struct):
         self.tries = len(getattr(model, "attempts", ()))
         last, anew = self.sent, Sent(effect.ctx, len(self.state.messages))
         self.sent = anew if last is None or effect.continues is None else last.going_on(effect, state=self.state)
-        with under(self.op):
+        if self.op is None:
             stream = model.stream(self.sent.ctx)
+        else:
+            with under(self.op):
+                stream = model.stream(self.sent.ctx)
         self.reading = stream if isinstance(stream, EventStream) else EventStream(stream)
         self.passage = Passage(effect, () if self.asides is None else self.asides.begin())
         return self.reading, self.passage

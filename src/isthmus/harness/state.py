@@ -58,7 +58,8 @@ class RunState:
         for name, value in (("turn_count", self.turn_count), ("revision", self.revision)):
             if type(value) is not int or value < 0:
                 raise ValueError(f"RunState.{name}={value!r}: must be a whole number from 0")
-        self.history = tuple(_own(_items(self.history, "history"), "RunState.history"))
+        if type(self.history) is not tuple or self.history:
+            self.history = tuple(_own(_items(self.history, "history"), "RunState.history"))
         self.responses = Replies(_items(self.responses, "responses"))
         self.shim_state = {key: own_copy(value) for key, value in self.shim_state.items()}
 

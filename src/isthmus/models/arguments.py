@@ -16,6 +16,7 @@ from isthmus.models.messages import RESERVED
 from isthmus.models.misfits import misfits, shown
 
 _ALL_INTEGERS = 2**53
+_SIMPLE = frozenset({str, int, bool, type(None)})
 
 
 class ArgumentsError(ValueError):
@@ -34,10 +35,11 @@ def arguments_of(call: Call) -> dict[str, Any]:
     given = call.input
     if given is None:
         raise ArgumentsError(call.problem or "they are not a JSON object")
-    # Deeper than Python recurses, or of more digits than it reads: it stays as it was decoded.
-    with suppress(ValueError, RecursionError):
-        if isinstance(call.arguments, str) and _has_float(given) and loads(call.arguments) == given:
-            given = json.loads(call.arguments, parse_float=_as_written)
+    if isinstance(call.arguments, str) and not _SIMPLE.issuperset(map(type, given.values())):
+        # Deeper than Python recurses, or of more digits than it reads: it stays as it was decoded.
+        with suppress(ValueError, RecursionError):
+            if _has_float(given) and loads(call.arguments) == given:
+                given = json.loads(call.arguments, parse_float=_as_written)
     return {key: value for key, value in given.items() if key != RESERVED}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, nullcontext, suppress
+from contextlib import aclosing, suppress
 from functools import lru_cache, partial
 from inspect import isawaitable
 from time import monotonic
@@ -198,7 +198,7 @@ def _plan(
     limits = tools.tool_call_limits or {}
     for call in calls:
         item = _ready(offered, call, context)
-        if isinstance(item, _Ready):
+        if limits and isinstance(item, _Ready):
             limit = limits.get(call.tool)
             used[call.tool] = used.get(call.tool, 0) + 1
             if limit is not None and used[call.tool] > limit:
@@ -306,10 +306,6 @@ class _Stopped(Exception):
     """The caller cancelled."""
 
 
-_ENDLESS = nullcontext()
-"""What nobody stops needs no scope of its own."""
-
-
 async def _attempt(item: _Ready, limit: float | None, stop: CancellationToken | None) -> _Attempt:
     """One attempt; a time-out, a cancellation or an exit of the handler's own is its failure, not ours."""
     token, task = CancellationToken(), asyncio.current_task()
@@ -319,9 +315,11 @@ async def _attempt(item: _Ready, limit: float | None, stop: CancellationToken | 
     if stop is not None and scope is not None:
         forget = stop.on_cancel(partial(_stop, token, scope, asyncio.get_running_loop()))
     try:
-        async with scope or _ENDLESS:
-            value = await item.tool.call(item.args, token, context=item.context)
-            return _result(item.tool, value)
+        if scope is None:
+            # What nobody stops needs no scope of its own.
+            return _result(item.tool, await item.tool.call(item.args, token, context=item.context))
+        async with scope:
+            return _result(item.tool, await item.tool.call(item.args, token, context=item.context))
     except asyncio.CancelledError as error:
         if task is None or task.cancelling() > before:
             raise

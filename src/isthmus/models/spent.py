@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from operator import attrgetter
 
 from msgspec import Struct
+from msgspec.structs import replace as changed
 
 from isthmus.models.events import Usage
 
@@ -36,18 +36,15 @@ class Spent(Struct, frozen=True):
         if usage is None:
             return Spent(self.usage, True)
         missing = self.missing or usage.input_tokens is None or usage.output_tokens is None
-        counts: tuple[int | None, ...] = _counts(usage)
         if self.usage is None:
-            return Spent(_usage(counts, usage.estimated), missing)
+            return Spent(changed(usage, raw=None), missing)
+        counts: tuple[int | None, ...] = _counts(usage)
         before: tuple[int | None, ...] = _counts(self.usage)
         summed = [two if one is None else one + (two or 0) for one, two in zip(before, counts, strict=True)]
-        return Spent(_usage(summed, self.usage.estimated or usage.estimated), missing)
+        estimated = self.usage.estimated or usage.estimated
+        return Spent(Usage(**dict(zip(_COUNTS, summed, strict=True)), estimated=estimated), missing)
 
     def with_those_of(self, other: Spent) -> Spent:
         """With what others spent."""
         both = self if other.usage is None else self.add(other.usage)
         return both if both.missing or not other.missing else Spent(both.usage, True)
-
-
-def _usage(counts: Iterable[int | None], estimated: bool) -> Usage:
-    return Usage(**dict(zip(_COUNTS, counts, strict=True)), estimated=estimated)
