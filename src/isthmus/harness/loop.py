@@ -25,7 +25,6 @@ from isthmus.harness.pending import Pending
 from isthmus.harness.reports import Aborted, Collected, Failed, Held, Prepared, Replied, Report, ToolsRan
 from isthmus.harness.sent import check_kept
 from isthmus.models.contract import GenerateContext
-from isthmus.models.copies import copier
 from isthmus.models.events import Call, FinishReason, Note, NoteCode, Reset, StepResult, Text
 from isthmus.models.executor import ToolResult
 from isthmus.models.messages import MessageRole, text_of
@@ -40,7 +39,6 @@ RESUME = (
 
 
 Next: TypeAlias = tuple[LoopState, tuple[Effect, ...]]
-_request = copier(GenerateContext)
 Follow: TypeAlias = Callable[[LoopState, StepResult, Said], Next]
 
 
@@ -70,7 +68,7 @@ def start(
     kept, notes, ids = paired_with_ids(messages)
     limits = limits or Limits()
     state = LoopState(
-        request=request if request.output is None else _request(request, output=None),
+        request=request if request.output is None else changed(request, output=None),
         repair=repairing(request.output, supports, retries=limits.max_repairs),
         tools=tools or Tools(),
         limits=limits,
@@ -166,7 +164,7 @@ def _prepared(state: LoopState, report: Prepared) -> Next:
     check_kept(state, report)
     if state.continues == "automatic":
         return _call(resumed(state, report))
-    request = _request(state.request, brief=report.brief, options=report.options)
+    request = changed(state.request, brief=report.brief, options=report.options)
     if report.messages is not state.messages:
         kept, notes, ids = paired_with_ids(report.messages)
         notes = (*state.notes, *notes)
@@ -176,7 +174,7 @@ def _prepared(state: LoopState, report: Prepared) -> Next:
 
 def _call(state: LoopState, extra: tuple[Message, ...] = ()) -> Next:
     tools, choice = state.offer()
-    ctx = _request(
+    ctx = changed(
         state.request,
         messages=(*state.messages, *extra),
         tools=tools,

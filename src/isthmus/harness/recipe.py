@@ -8,6 +8,7 @@ from os import urandom
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace as changed
 
 from isthmus.chain import of
 from isthmus.harness.agenttool import AgentTool, RunContext
@@ -32,14 +33,12 @@ from isthmus.harness.runnerhooks import RunIdentity, RunnerHooks
 from isthmus.harness.state import RunState
 from isthmus.harness.view import LiveRunView
 from isthmus.models.contract import GenerateContext, ToolSpec
-from isthmus.models.copies import copier
 from isthmus.models.output import resolve_output_schema
 from isthmus.models.promptspec import PromptSpec, render_instruction_text
 from isthmus.models.tools import ToolExecutionContext, Tools
 
 _RUNNER = Runner()
 _LIMITS = Limits()
-_request = copier(GenerateContext)
 _OTHER_FORM = "the answer of the run had another form: give the agent the output that it had"
 
 
@@ -114,7 +113,7 @@ class Recipe:
         )
         brief = made.instructions if isinstance(made.instructions, str) else ""
         offered = tuple(each for each in self.tools.tools if isinstance(each, ToolSpec))
-        self.chain.check({"tools"} if offered else (), _request(self._request, brief=brief, tools=offered))
+        self.chain.check({"tools"} if offered else (), changed(self._request, brief=brief, tools=offered))
 
     @property
     def patience(self) -> Runner:
@@ -367,12 +366,12 @@ class Recipe:
         brief = instructions if isinstance(instructions, str) else render_instruction_text(instructions)
         last = self._last
         if brief != last.brief or output is not last.output:
-            self._last = last = _request(self._request, brief=brief, output=output)
+            self._last = last = changed(self._request, brief=brief, output=output)
         return last
 
 
 def _as_it_was(request: GenerateContext, brief: str, form: Any) -> GenerateContext:
-    request = _request(request, brief=brief)
+    request = changed(request, brief=brief)
     if _form(request) != form:
         raise JournalError(_OTHER_FORM)
     return request

@@ -7,9 +7,12 @@ Must not know how any provider spells them.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, make_dataclass
 from types import MappingProxyType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from isthmus.errors import ConfigError, ToolDefinitionError
 from isthmus.models.events import StepResult
@@ -154,8 +157,7 @@ class OutputForm(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerateContext:
+class GenerateContext(Struct, frozen=True, kw_only=True):
     """One rendered request; never the state store.
 
     Args:
@@ -193,17 +195,18 @@ class GenerateContext:
     stop: tuple[str, ...] = ()
     seed: int | None = None
     on_unsupported: str = "note"
-    options: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    options: Mapping[str, Any] = _EMPTY
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def __post_init__(self) -> None:
         if not (type(self.messages) is tuple and type(self.tools) is tuple and type(self.stop) is tuple):
             if isinstance(self.stop, str):
-                object.__setattr__(self, "stop", (self.stop,))
+                force_setattr(self, "stop", (self.stop,))
             for name in ("messages", "tools", "stop"):
                 value = getattr(self, name)
                 if isinstance(value, str | Mapping):
                     raise TypeError(f"{name}: must be a sequence, not {type(value).__name__}")
-                object.__setattr__(self, name, tuple(value))
+                force_setattr(self, name, tuple(value))
         if self.on_unsupported not in _UNSUPPORTED:
             raise ValueError(f"on_unsupported: must be 'note' or 'error', not {self.on_unsupported!r}")
         for place, tool in enumerate(self.tools):
@@ -212,8 +215,13 @@ class GenerateContext:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A read-only mapping can be neither copied nor pickled.
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
         return _context, ({**values, "options": dict(self.options)},)
+
+
+# One is made in each step, so that it is no dataclass; `dataclasses.replace` and `fields` take it for one.
+_shown: Any = make_dataclass("GenerateContext", GenerateContext.__struct_fields__)
+GenerateContext.__dataclass_fields__ = _shown.__dataclass_fields__
 
 
 def _context(values: dict[str, Any]) -> GenerateContext:
