@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterable
+from functools import lru_cache
 
 from isthmus.errors import ProtocolError
 from isthmus.secret import redact
@@ -42,6 +43,7 @@ class Document:
         return [Frame(data)]
 
 
+@lru_cache(maxsize=64)
 def media_type(content_type: str) -> str:
     """What a header says that a body is, in lower case."""
     return content_type.partition(";")[0].strip().lower()

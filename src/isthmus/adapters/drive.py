@@ -298,7 +298,8 @@ class _Reading:
     async def aclose(self) -> None:
         """Close the exchange; harmless twice."""
         self._over, self._failed = True, None
-        await self._leave()
+        if self._exchange is not None:
+            await self._leave()
 
     async def _leave(self, *failure: Any) -> None:
         exchange, self._exchange = self._exchange, None

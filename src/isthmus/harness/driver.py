@@ -23,9 +23,15 @@ from isthmus.harness.run import AgentEvent, Run
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.state import RunState
 from isthmus.models.aside import Aside
-from isthmus.models.events import CallDelta, Text
+from isthmus.models.events import CallDelta, Finish, Text
 from isthmus.models.stream import Watchdog
 from isthmus.observability.scope import under
+
+# What leaves nothing behind when it passes, so that it may stay away: from everybody, or where nobody looks.
+_NEVER = frozenset({Finish})
+_UNSEEN = frozenset({Finish, CallDelta})
+# How a run ends whose reader has gone.
+_LEFT = (GeneratorExit, asyncio.CancelledError)
 
 
 async def drive(
@@ -74,7 +80,7 @@ async def drive(
                                 if not run.unseen:
                                     yield event
                                 continue
-                            if plain and type(event) is CallDelta and run.unseen:
+                            if plain and type(event) in (_UNSEEN if run.unseen else _NEVER):
                                 continue
                             for shown in passage.take(event) if type(event) is not Aside else run.aside(event):
                                 yield shown
@@ -92,7 +98,7 @@ async def drive(
     finally:
         watch.stop()
         await _over(run, kept, failure := sys.exception())
-        for told in () if isinstance(failure, GeneratorExit | asyncio.CancelledError) else run.told():
+        for told in () if isinstance(failure, _LEFT) else run.told():
             yield told
     if run.outcome is not None:
         raise_failure(run.outcome)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from isthmus.models.events import Call, Native, Note, NoteCode, StepResult, framed
 from isthmus.models.messages import assistant_message
 
@@ -50,7 +52,7 @@ def with_id(call: Call, call_id: str) -> Call:
     return framed(Call(call.tool, call.input, call_id, call.arguments, call.problem), call.raw)  # type: ignore[no-any-return]
 
 
-class _Kept(NamedTuple):
+class _Kept(Struct, frozen=True):
     text: str
     calls: tuple[Call, ...]
     message: Native | None

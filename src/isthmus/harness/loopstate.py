@@ -26,6 +26,7 @@ from isthmus.models.spent import Spent
 from isthmus.models.tools import Tools
 
 _ANY = 1 << 62
+_UNUSED: Mapping[str, int] = MappingProxyType({})
 
 
 class LoopState(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,15 +76,15 @@ class LoopState(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[Call, ...] = ()
     called: int = 0
     earlier: int = 0
-    used: Mapping[str, int] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    used: Mapping[str, int] = _UNUSED
     text: str = ""
-    spent: Spent = msgspec.field(default_factory=Spent)
+    spent: Spent = Spent()
     tier: str | None = None
     finish: str | None = None
     notes: tuple[Note, ...] = ()
     staged: bool = False
     repair: Repair | None = None
-    verdict: Verdict = msgspec.field(default_factory=Verdict)
+    verdict: Verdict = Verdict()
     running: tuple[Call, ...] = ()
     continues: str | None = None
     required: tuple[str, ...] = ()

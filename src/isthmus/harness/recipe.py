@@ -361,8 +361,8 @@ class Recipe:
         if output is None:
             prompts = [item for item in (*reversed(items), instructions) if isinstance(item, PromptSpec)]
             # A form without a `response_format` is text, and leaves the choice to the next prompt.
-            forms = (each.template.output_schema for each in prompts if each.template.response_format() is not None)
-            output = next(forms, None)
+            forms = [each.template.output_schema for each in prompts if each.template.response_format() is not None]
+            output = forms[0] if forms else None
         brief = instructions if isinstance(instructions, str) else render_instruction_text(instructions)
         last = self._last
         if brief != last.brief or output is not last.output:

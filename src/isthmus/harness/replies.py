@@ -19,7 +19,7 @@ class Replies(Sequence[Mapping[str, Any]]):
     __slots__ = ("_kept",)
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
-        self._kept: tuple[Any, ...] = items._kept if isinstance(items, Replies) else tuple(map(_packed, items))
+        self._kept: tuple[Any, ...] = items._kept if type(items) is Replies else tuple(map(_packed, items))
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -11,6 +11,7 @@ from contextlib import aclosing, suppress
 from functools import lru_cache, partial
 from inspect import isawaitable
 from time import monotonic
+from types import CoroutineType
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
@@ -267,7 +268,7 @@ async def _ran(batch: _Batch, item: _Ready) -> ToolResult:
 
 async def _told(answer: Any) -> None:
     """Wait for a callback that is async."""
-    if isawaitable(answer):
+    if type(answer) is CoroutineType or isawaitable(answer):
         await answer
 
 

@@ -122,7 +122,7 @@ def check_form(message: Any, place: str) -> None:
     if not isinstance(message, (dict, Mapping)):
         raise InvalidRequestError(f"{place}: a message must be a dict with a role, not {type(message).__name__}")
     calls = message.get("tool_calls")
-    if calls and not (isinstance(calls, list | tuple) and all(isinstance(call, Mapping) for call in calls)):
+    if calls and not (isinstance(calls, (list, tuple)) and all(isinstance(call, Mapping) for call in calls)):
         raise InvalidRequestError(f"{place}.tool_calls: must be a list of dicts with a function, not {calls!r:.80}")
     content = message.get("content")
     if isinstance(content, (bytes, bytearray, memoryview)):

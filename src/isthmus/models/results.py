@@ -143,8 +143,13 @@ def result_text(value: Any) -> str:
         plain = isinstance(value, Mapping | list | tuple | int | float)
         if not plain and (not is_dataclass(value) or isinstance(value, type)):
             return str(value)
-    with suppress(TypeError, ValueError, RecursionError):
+    try:
         return (dumps(value) if plain else structured(value)).decode()
+    except (TypeError, ValueError, RecursionError):
+        return _otherwise(value)
+
+
+def _otherwise(value: Any) -> str:
     with suppress(ValueError):
         return structured(value).decode()
     return str(value)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable, signature
+from types import CoroutineType
 from typing import Any, Protocol, Self, TypeAlias, overload, runtime_checkable
 
 from isthmus.errors import ToolDefinitionError
@@ -228,7 +229,7 @@ class Tool(ToolSpec):
             value = self._call(args, cancellation_token, context)
         else:
             value = await in_thread(partial(self._call, args, cancellation_token, context), self.name)
-        return await value if isawaitable(value) else value
+        return await value if type(value) is CoroutineType or isawaitable(value) else value
 
     def return_value_as_string(self, value: Any) -> str:
         """What the model reads of a return value.

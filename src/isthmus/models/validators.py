@@ -143,30 +143,29 @@ def _generator() -> Any:
 
 
 class _Object:
-    __slots__ = ("_core", "_defaults", "_mended")
+    __slots__ = ("_core", "_defaults", "_mended", "_misfit")
 
     def __init__(self, core: Any, defaults: Mapping[str, Any], mended: Callable[[Any], Any]) -> None:
+        from pydantic_core import ValidationError
+
         self._core = core
+        self._misfit = ValidationError
         self._defaults = defaults
         self._mended = mended
 
     def validate_python(self, value: Any) -> dict[str, Any]:
-        from pydantic_core import ValidationError
-
         try:
             return self._filled(self._core.validate_python(value))
-        except ValidationError:
+        except self._misfit:
             mended = self._mended(value)
             if mended == value:
                 raise
         return self._filled(self._core.validate_python(mended))
 
     def validate_json(self, data: bytes | str) -> dict[str, Any]:
-        from pydantic_core import ValidationError
-
         try:
             return self._filled(self._core.validate_json(data))
-        except ValidationError:
+        except self._misfit:
             with suppress(ValueError):
                 value = loads(data)
                 mended = self._mended(value)

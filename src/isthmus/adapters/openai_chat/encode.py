@@ -104,8 +104,8 @@ def _named(message: dict[str, Any]) -> dict[str, Any]:
 
 def _legal(call: Any) -> dict[str, Any] | None:
     """The call under a legal name; None where it has one."""
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping):
+    function = call.get("function") if isinstance(call, (dict, Mapping)) else None
+    if not isinstance(function, (dict, Mapping)):
         return None
     name = function.get("name")
     if not isinstance(name, str) or not name or legal_name(name, dialect=SCHEMAS) == name:
