@@ -219,7 +219,8 @@ class DefaultAgent:
     def _entry(self, input: RunInput, history: Sequence[Item]) -> tuple[RunState, Turn | None]:
         """Where a run begins, and its turn at the conversation."""
         given = input if isinstance(input, RunState) else None
-        before = tuple(messages_of(history_items(history), "history"))
+        none = type(history) is tuple and not history
+        before = () if none else tuple(messages_of(history_items(history), "history"))
         if before and (self._conversation is not None or given is not None):
             raise ValueError("history: there is a conversation already; run(RunState(history=…)) takes its place")
         if self._conversation is not None:

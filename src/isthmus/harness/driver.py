@@ -115,13 +115,13 @@ async def _open(run: Run, kept: Kept | None, watch: Watchdog) -> None:
         await kept.begin(run)
         watch.task = asyncio.current_task()
     started(run.op, run.agent, run_id=run.context.run_id or "")
-    back, origin, turn = run.back, run.origin, None if kept is None else kept.turn
-    claims = back is not None and back.claims and turn is not None
-    if claims:
+    back, origin = run.back, run.origin
+    turn = kept.turn if kept is not None and back is not None and back.claims else None
+    if turn is not None:
         origin.revision += 1
     if run.log is not None:
         await run.log.open(origin.shim_state)
-    if claims and turn is not None:
+    if turn is not None:
         await turn.commit(claimed(origin))
     if run.crew is not None:
         with under(run.op):

@@ -76,3 +76,14 @@ def test_f21_an_option_that_replaces_what_was_made_is_noted() -> None:
     request = CODEC.encode(ctx, stream=False)
     assert b'"temperature":1' in request.call.body
     assert [note.detail for note in request.notes] == ["options.temperature stands in place of what was made for it"]
+
+
+@pytest.mark.parametrize("more", [{}, {"messages": "as they are"}, {"messages": [None, 3]}])
+def test_messages_that_say_nothing_hide_no_number_without_a_form(more: dict[str, Any]) -> None:
+    """F30: beside turns that only call tools, and whatever an option puts in their place, NaN is found by its path."""
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    asks = {"role": "assistant", "content": None, "tool_calls": [call]}
+    messages = (asks, {"role": "tool", "tool_call_id": "a", "content": "null"}, asks)
+    assert CODEC.encode(GenerateContext(messages=messages, options=more), stream=False).call.body
+    with pytest.raises(InvalidRequestError, match=r"request\.top_k"):
+        CODEC.encode(GenerateContext(messages=messages, options={**more, "top_k": float("nan")}), stream=False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import methodcaller
 from typing import Any
 
 from isthmus.adapters.classify import classify_reply
 from isthmus.adapters.codec import Request
 from isthmus.adapters.openai_chat.decode import ChatDecoder
-from isthmus.adapters.openai_chat.encode import SCHEMAS, request_body
+from isthmus.adapters.openai_chat.encode import request_body
+from isthmus.adapters.openai_chat.history import SCHEMAS
 from isthmus.adapters.openai_chat.reply import DIALECT
 from isthmus.adapters.openai_chat.server import OPENAI, ChatServer
 from isthmus.errors import TierError
@@ -69,8 +71,13 @@ class ChatCodec:
         return classify_reply(reply)
 
 
+_content = methodcaller("get", "content", "")
+
+
 def _silent(body: Mapping[str, Any]) -> int:
     """How many messages say nothing, as those do that only call tools."""
-    sent = body["messages"]
-    # An option may have put anything there.
-    return sum([type(each) is dict and each.get("content", "") is None for each in sent]) if type(sent) is list else 0
+    try:
+        return [*map(_content, body["messages"])].count(None)
+    except (AttributeError, TypeError):
+        # A native form is no dict, and an option may have put anything there.
+        return 0

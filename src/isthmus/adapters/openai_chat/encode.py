@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from isthmus.adapters.openai_chat.history import render
+from isthmus.adapters.openai_chat.history import SCHEMAS, render
 from isthmus.adapters.openai_chat.reply import DIALECT
 from isthmus.adapters.openai_chat.server import ChatServer
 from isthmus.errors import InvalidRequestError
@@ -17,8 +17,6 @@ from isthmus.models.events import Note, NoteCode
 from isthmus.models.options import put_options
 from isthmus.models.reshape import normalise
 from isthmus.models.strictness import conforms
-
-SCHEMAS = "openai-strict"
 
 _CEILINGS = frozenset(("max_tokens", "max_completion_tokens"))
 _CHOICES = frozenset(("auto", "required", "none"))
@@ -94,25 +92,6 @@ def _sampling(ctx: GenerateContext, server: ChatServer, body: dict[str, Any], no
     unsupported(ctx, f"seed {ctx.seed} was left out: {server.provider} takes none", notes=notes)
 
 
-def _named(message: dict[str, Any]) -> dict[str, Any]:
-    """A message whose calls have the names that they are declared under; a native form has them already."""
-    calls = message["tool_calls"]
-    if not isinstance(calls, list) or all(_legal(call) is None for call in calls):
-        return message
-    return {**message, "tool_calls": [_legal(call) or call for call in calls]}
-
-
-def _legal(call: Any) -> dict[str, Any] | None:
-    """The call under a legal name; None where it has one."""
-    function = call.get("function") if isinstance(call, (dict, Mapping)) else None
-    if not isinstance(function, (dict, Mapping)):
-        return None
-    name = function.get("name")
-    if not isinstance(name, str) or not name or legal_name(name, dialect=SCHEMAS) == name:
-        return None
-    return {**call, "function": {**function, "name": legal_name(name, dialect=SCHEMAS)}}
-
-
 def request_body(
     ctx: GenerateContext,
     server: ChatServer,
@@ -134,9 +113,6 @@ def request_body(
         InvalidRequestError: a message or the tool choice has no form here.
     """
     messages, notes = render(ctx.messages, DIALECT)
-    for at, message in enumerate(messages):
-        if isinstance(message, dict) and "tool_calls" in message:
-            messages[at] = _named(message)
     if ctx.brief:
         messages.insert(0, {"role": "system", "content": ctx.brief})
     body: dict[str, Any] = {"model": model, "messages": messages}

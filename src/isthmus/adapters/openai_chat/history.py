@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from isthmus.adapters.openai_chat.parts import spell_for
+from isthmus.models.dialects import legal_name
 from isthmus.models.events import Note, NoteCode
 from isthmus.models.jsontext import Raw
 from isthmus.models.messages import MessageRole, check_form, native_of, sendable
@@ -13,6 +14,7 @@ from isthmus.models.neutral import NATIVE_INPUT, check_projection, split
 from isthmus.models.pairing import Pairing
 
 Rendered = Mapping[str, Any] | Raw
+SCHEMAS = "openai-strict"
 
 # What a message without anything to look after has, and who may say it.
 _PLAIN = frozenset(("role", "content"))
@@ -75,7 +77,7 @@ def _is_usual(message: Any) -> bool:
 
 
 def _are_usual(calls: Any) -> bool:
-    """Whether calls are dicts of what a call has, their arguments text."""
+    """Whether calls are dicts of what a call has, under legal names, their arguments text."""
     if type(calls) is not list or not calls:
         return False
     for call in calls:
@@ -83,6 +85,9 @@ def _are_usual(calls: Any) -> bool:
             return False
         function = call["function"]
         if type(function) is not dict or function.keys() != _FUNCTION or type(function["arguments"]) is not str:
+            return False
+        name = function["name"]
+        if type(name) is not str or legal_name(name, dialect=SCHEMAS) != name:
             return False
     return True
 
@@ -145,7 +150,7 @@ class _Sent:
                 return
         elif turn.get("content") is None:
             turn["content"] = ""
-        self.add(turn)
+        self.add(_named(turn) if "tool_calls" in turn else turn)
 
     def _tool(self, place: str, turn: dict[str, Any]) -> None:
         """A tool's message takes text alone here; Chat Completions, 2026-11. The rest follows as the user's."""
@@ -162,7 +167,8 @@ class _Sent:
                 detail = f"{place}: what is not text in the result of {call_id} was moved into a user message after it"
                 self.notes.append(Note(NoteCode.HISTORY_CHANGED, detail))
                 content = texts or "The result is in the user message that follows."
-        self.messages.append({**turn, "content": "" if content is None else content})
+        turn["content"] = "" if content is None else content
+        self.messages.append(_named(turn) if "tool_calls" in turn else turn)
 
 
 def _call(at: int, call: Mapping[str, Any], notes: list[Note]) -> dict[str, Any]:
@@ -178,3 +184,22 @@ def _call(at: int, call: Mapping[str, Any], notes: list[Note]) -> dict[str, Any]
         Note(NoteCode.HISTORY_CHANGED, f"messages[{at}]: arguments of {function.get('name')} were written as text")
     )
     return {**call, "function": {**function, "arguments": text}}
+
+
+def _named(message: dict[str, Any]) -> dict[str, Any]:
+    """A message whose calls have the names that they are declared under; a native form has them already."""
+    calls = message["tool_calls"]
+    if not isinstance(calls, list) or all(_legal(call) is None for call in calls):
+        return message
+    return {**message, "tool_calls": [_legal(call) or call for call in calls]}
+
+
+def _legal(call: Any) -> dict[str, Any] | None:
+    """The call under a legal name; None where it has one."""
+    function = call.get("function") if isinstance(call, (dict, Mapping)) else None
+    if not isinstance(function, (dict, Mapping)):
+        return None
+    name = function.get("name")
+    if not isinstance(name, str) or not name or legal_name(name, dialect=SCHEMAS) == name:
+        return None
+    return {**call, "function": {**function, "name": legal_name(name, dialect=SCHEMAS)}}
