@@ -219,6 +219,27 @@ def test_a_tier_that_hangs_when_it_is_closed_after_its_finish_does_not_spoil_it(
     run_virtual(main())
 
 
+def test_an_abort_while_a_tier_ends_closes_it() -> None:
+    """F10: a caller who is cancelled after the finish, while the tier has not ended, leaves no stream of it open."""
+
+    async def main() -> None:
+        closed: list[str] = []
+
+        class Reply(_Reply):
+            async def aclose(self) -> None:
+                closed.append("reply")
+
+        tier = Tier(id="a", window_tokens=1000, max_output_tokens=10, stream=lambda ctx: Reply(*OK, HANG))
+        task = asyncio.create_task(events_of(_chain_of(tier)))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert closed == ["reply"]
+
+    run_virtual(main())
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_what_comes_after_a_finish_is_dropped_and_named(together: bool, caplog: pytest.LogCaptureFixture) -> None:
     """The log says of which type the first such event was, whether events come singly or in batches."""

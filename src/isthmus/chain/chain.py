@@ -257,9 +257,10 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                         break
                 else:
                     raise ProtocolError(f"tier {call.member.id!r}: the stream ended without a finish")
-                ended, inner = inner, None
-                if not await _settle(ended, call, watch, batched=batched):
-                    await _soon(close(ended), watch)
+                ended = await _settle(inner, call, watch, batched=batched)
+                left, inner = inner, None
+                if not ended:
+                    await _soon(close(left), watch)
             except asyncio.CancelledError as error:
                 late = watch.overdue() or uninvited(error)
                 if late is None:
