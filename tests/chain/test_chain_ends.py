@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from isthmus.chain import ChainExhausted, RetryPolicy, Tier, define_chain, of, tier_error
+from isthmus.chain import ChainExhausted, RetryPolicy, Tier, define_chain, define_marker, of, tier_error
 from isthmus.errors import TransientError
 from isthmus.models.batches import Batches
 from isthmus.models.contract import Timeouts
@@ -107,6 +107,30 @@ def test_a_slow_consumer_is_no_time_out() -> None:
             seen.append(event)
             await asyncio.sleep(100)
         assert len(seen) == 4
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("first", [[], [Text("so ")]], ids=["at once", "after text"])
+def test_a_marker_that_comes_slowly_is_no_silence(first: list[Any], nested: bool) -> None:
+    """Text that is held back has come, though nobody sees it yet: no limit counts on from the last event shown."""
+
+    async def main() -> None:
+        async def stream(ctx: Any) -> Any:
+            for event in (*first, Text("[["), *[Text("word ")] * 9, Text("]]")):
+                yield event
+                await asyncio.sleep(4.0)
+            if nothing_more:
+                await asyncio.sleep(1e6)
+            yield Finish("stop")
+
+        tier = Tier(id="a", window_tokens=1000, max_output_tokens=10, stream=stream)
+        chain = _chain_of(tier, markers=[define_marker("m", "[[", "]]")])
+        for nothing_more in (False, True):
+            reply = await (_chain_of(chain) if nested else chain).generate(CTX)
+            said = None if reply.error is None else reply.error.message
+            assert said == ("time-out: idle: no event for 5 s" if nothing_more else None)
 
     run_virtual(main())
 

@@ -248,7 +248,7 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                             call.trying.written += sum(map(len, texts))
                         yield batch
                         continue
-                    taken, wrong = _taken(call, batch, drain)
+                    taken, wrong = _taken(call, batch, drain, watch=watch)
                     if taken:
                         yield taken
                     if wrong is not None:
@@ -265,10 +265,9 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                 late = watch.overdue() or uninvited(error)
                 if late is None:
                     raise
-                _failed(call, late, late=True)
+                _failed(call, error, late)
             except Exception as error:
-                late = watch.overdue()
-                _failed(call, late or classify(_without_ours(error)), late=late is not None)
+                _failed(call, error, watch.overdue())
             finally:
                 if inner is not None:
                     await close(inner)
@@ -282,7 +281,9 @@ def _drained(events: Iterable[Event], drain: Drain | None) -> list[Event]:
     return list(events) if drain is None else [shown for event in events for shown in drain.take(event)]
 
 
-def _taken(call: ChainCall, batch: Iterable[Any], drain: Drain | None) -> tuple[list[Event], Exception | None]:
+def _taken(
+    call: ChainCall, batch: Iterable[Any], drain: Drain | None, *, watch: Watchdog
+) -> tuple[list[Event], Exception | None]:
     """What a chain shows of the events that came together, up to its end or to what is wrong with one."""
     shown: list[Event] = []
     trying = call.trying
@@ -302,19 +303,21 @@ def _taken(call: ChainCall, batch: Iterable[Any], drain: Drain | None) -> tuple[
                 break
     except Exception as error:
         return shown, error
+    if not shown:
+        watch.heard()
     return shown, None
 
 
-def _without_ours(error: Exception) -> Exception:
+def _without_ours(error: BaseException) -> BaseException:
     # The ledger keeps the error, and our frame the ledger: all of it would wait for a garbage collection.
     error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
     return error
 
 
-def _failed(call: ChainCall, error: TierError, *, late: bool) -> None:
+def _failed(call: ChainCall, error: BaseException, late: TierError | None) -> None:
     if not call.over:
-        call.trying.stopped = late
-        call.fail(error)
+        call.trying.stopped = late is not None
+        call.fail(late or classify(_without_ours(error)))
 
 
 def _opened(call: ChainCall, watch: Watchdog) -> AsyncIterator[Any]:

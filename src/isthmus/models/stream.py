@@ -95,6 +95,10 @@ class Watchdog(msgspec.Struct, eq=False):
         self._until = None if left is None else self._started + left
         self._begin(left)
 
+    def heard(self) -> None:
+        """Something came that the reader does not see yet."""
+        self.since = monotonic()
+
     def _begin(self, left: float | None = None) -> None:
         """Look again as soon as any limit may be over: an event may come at once, and `idle` count from then on."""
         loop, handle, wait = self._loop, self._handle, self._timeouts.soonest
