@@ -12,7 +12,9 @@ import pytest
 
 from isthmus.adapters.base import ModelAdapter
 from isthmus.chain import (
+    Budget,
     ChainExhausted,
+    Price,
     RetryPolicy,
     StepResult,
     Tier,
@@ -22,7 +24,7 @@ from isthmus.chain import (
     of,
     tier_error,
 )
-from isthmus.errors import ErrorClass, InvalidRequestError, ProtocolError, RefusedError
+from isthmus.errors import ErrorClass, InvalidRequestError, ProtocolError, RefusedError, UnavailableError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, CallDelta, Finish, Native, NoteCode, Reasoning, Reset, Text, Usage
 from isthmus.observability import hooks
@@ -293,6 +295,48 @@ async def test_any_exception_is_classified() -> None:
         tier = PlayTier("a", [boom])
         assert (await _chain_of(tier, PlayTier("b", OK)).generate(CTX)).text == "fine"
         assert len(tier.calls) == tries
+
+
+class _Bare(UnavailableError):
+    """An error of an author's own, who fills in what he needs."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+
+def _spent(usage: Any) -> TierError:
+    error = _err("unavailable")
+    error.usage = usage
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "usage"),
+    [
+        (lambda: _Bare("host-1"), "host-1", None),
+        (lambda: tier_error("unavailable", OSError("no route")), "no route", None),  # type: ignore[arg-type]
+        (lambda: _spent({"inputTokens": 3, "outputTokens": 1}), "deliberate unavailable", (3, 1)),
+        (lambda: _spent({"tokens": 3}), "deliberate unavailable", None),
+        (lambda: _spent(Usage(input_tokens="many")), "deliberate unavailable", None),  # type: ignore[arg-type]
+    ],
+    ids=["without what others have", "message", "usage as a dict", "usage of no form", "usage of no number"],
+)
+@pytest.mark.parametrize("posted", [False, True])
+async def test_an_error_filled_in_a_looser_way_is_put_right(error: Any, reason: str, usage: Any, posted: bool) -> None:
+    """F09: a classified failure counts by its class, with or without a budget, however its author made it."""
+    content = [Text("so")] if posted else []
+    plans = [[*content, error()], [*content, Finish("error-post", error=error())]]
+    for tier in (PlayTier("a", plan) for plan in plans):
+        chain = _chain_of(tier, PlayTier("b", OK), budget=Budget(tokens=20_000), prices={"a": Price(input=1, output=1)})
+        reply = await chain.generate(CTX)
+        first = reply.attempts[0]
+        assert (reply.finish, first.error_class, first.reason) == (
+            "error-post" if posted else "stop",
+            "unavailable",
+            reason,
+        )
+        spent = first.error and first.error.usage
+        assert (spent and (spent.input_tokens, spent.output_tokens)) == usage
 
 
 async def test_an_invalid_request_is_raised() -> None:

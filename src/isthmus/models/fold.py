@@ -27,7 +27,7 @@ from isthmus.models.events import (
     framed,
     tried,
 )
-from isthmus.models.normalise import identified, settle, to_event, to_finish
+from isthmus.models.normalise import identified, righted, settle, to_event, to_finish
 from isthmus.secret import redact
 
 _POST = FinishReason.ERROR_POST.value
@@ -44,7 +44,7 @@ def classify(error: BaseException) -> TierError:
     for cause in chain_of_causes(error):
         known = cause if isinstance(cause, TierError) else getattr(cause, "classified", None)
         if isinstance(known, TierError):
-            return known
+            return righted(known)
         if isinstance(cause, ConnectionRefusedError):
             return tier_error("unavailable", redact(str(cause)) or "connection refused", cause=error)
         if isinstance(cause, TimeoutError | ConnectionError):

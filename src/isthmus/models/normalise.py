@@ -198,8 +198,29 @@ def _native_form(value: Any) -> Native | None:
     return _native(value)
 
 
+def righted(error: TierError) -> TierError:
+    """The same error with what every one has, each in its own form, however the author of its class fills it in."""
+    message, usage = getattr(error, "message", None), getattr(error, "usage", None)
+    if not isinstance(message, str):
+        args, held = error.args, {name: getattr(error, name, None) for name in _DETAILS}
+        TierError.__init__(error, redact(f"{error if message is None else message}"), **held)
+        error.args = args
+    if usage is not None:
+        try:
+            error.usage = to_usage(usage)
+        except ProtocolError:
+            # The failure counts, not what is wrong with it.
+            error.usage = None
+    return error
+
+
+_DETAILS = ("status", "code", "retry_after", "usage", "partial", "body")
+
+
 def _error(value: Any) -> TierError | None:
-    return value if value is None or isinstance(value, TierError) else UnclassifiedError(redact(f"{value}"))
+    if isinstance(value, TierError):
+        return righted(value)
+    return value if value is None else UnclassifiedError(redact(f"{value}"))
 
 
 def _finish(value: Mapping[str, Any]) -> Finish:
