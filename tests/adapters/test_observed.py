@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from isthmus.adapters.base import ModelAdapter
 from isthmus.adapters.observed import told
 from isthmus.adapters.scripted import ScriptedAdapter
@@ -53,6 +55,34 @@ async def test_the_usage_of_a_failure_and_the_identity_of_a_reply_are_told() -> 
     native = Native("d", "message", {"id": "r-1", "model": "m-2"})
     _, ended = await heard(ScriptedAdapter([[Text("a"), Finish("stop", native=native)]]))
     assert (ended.reply_id, ended.reply_model, ended.op.error, ended.op.said) == ("r-1", "m-2", None, None)
+
+
+@pytest.mark.parametrize(
+    ("last", "told_of"),
+    [
+        (Finish("stop", {"inputTokens": 2}), ("ok", 2, None)),  # type: ignore[arg-type]
+        (
+            Finish("stop", native={"provider": "d", "event_type": "message", "payload": {"id": "r-1"}}),
+            ("ok", None, "r-1"),
+        ),  # type: ignore[arg-type]
+        (Finish("error-post", {"inputTokens": 2}, error=ValueError("x")), ("error", 2, None)),  # type: ignore[arg-type]
+        (Finish("stop", native=3), ("closed", None, None)),  # type: ignore[arg-type]
+        (TransientError("x", usage={"inputTokens": 2}), ("error", 2, None)),
+    ],
+    ids=["usage", "native", "error", "no form", "a failure's usage"],
+)
+async def test_an_end_filled_in_a_looser_way_is_told(last: Any, told_of: Any) -> None:
+    """F23: the call ends for listeners too, once, with what is known, where an author's struct holds plain dicts."""
+
+    class Loose(ModelAdapter):
+        async def stream(self, ctx: Any) -> Any:
+            yield Text("a")
+            if isinstance(last, Exception):
+                raise last
+            yield last
+
+    (ended,) = [record for record in await heard(Loose()) if isinstance(record, hooks.ModelEnded)]
+    assert (ended.outcome, ended.usage and ended.usage.input_tokens, ended.reply_id) == told_of
 
 
 async def test_an_empty_piece_is_no_first_content() -> None:

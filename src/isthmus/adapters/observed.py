@@ -19,7 +19,7 @@ from isthmus.models.batches import Batches
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import EVENT_TYPES, Finish, Native, StepResult, Text, Usage
 from isthmus.models.fold import Fold, close, iterate
-from isthmus.models.normalise import to_event
+from isthmus.models.normalise import righted, to_event, to_finish
 from isthmus.models.responses import ModelStreamEvent
 from isthmus.models.stream import CLOSED, Interruption
 from isthmus.observability import hooks
@@ -177,7 +177,7 @@ class _Heard:
         if kind == "finish":
             # What the author still does is not the reply's, but is still done inside it.
             self._seconds = monotonic() - self._begun
-            self.finish = event if known is Finish else _read(event)
+            self.finish = _read(event)
         if self._fold is not None:
             with suppress(TierError, ValueError, TypeError):
                 self._fold.add(event if known in EVENT_TYPES else to_event(event))
@@ -211,6 +211,8 @@ class _Heard:
             return
         self.op.over = True
         outcome, error, end = self._outcome()
+        if isinstance(error, TierError):
+            righted(error)
         usage = _told(error, "usage", Usage) if end is None else end.usage
         self.op.error, self.op.answer = error, self._answer()
         reply_id, reply_model = self.op.reply
@@ -278,9 +280,9 @@ def _read(event: Any) -> Finish | None:
     """The finish that an author spelled in his own way."""
     try:
         made = to_event(event)
+        return to_finish(made) if isinstance(made, Finish) else None
     except (TierError, ValueError, TypeError):
         return None
-    return made if isinstance(made, Finish) else None
 
 
 def _identity(native: Native) -> tuple[str | None, str | None]:
