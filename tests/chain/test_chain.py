@@ -25,8 +25,10 @@ from isthmus.chain import (
     tier_error,
 )
 from isthmus.errors import ErrorClass, InvalidRequestError, ProtocolError, RefusedError, UnavailableError
+from isthmus.models.aside import Aside
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, CallDelta, Finish, Native, NoteCode, Reasoning, Reset, Text, Usage
+from isthmus.models.responses import ModelStreamEvent, ToolCall, ToolCallFunction
 from isthmus.observability import hooks
 from support.chain_doubles import CTX, OK, STOP, FakeTime, PlayTier, Recorder, events_of, whole
 
@@ -255,6 +257,20 @@ async def test_an_error_post_reply_of_generate_passes_through() -> None:
     tier = Tier(id="a", window_tokens=900, max_output_tokens=30, generate=lambda ctx: result)
     reply = await _chain_of(tier, spare).generate(CTX)
     assert (reply.text, reply.finish, reply.error, spare.calls) == ("half", "error-post", failure, [])
+
+
+async def test_a_failure_after_a_call_that_runs_already_is_the_same_on_both_paths() -> None:
+    """Nothing is tried again, and as nothing of a reply came, whole or streamed it is the failure itself."""
+    running = ToolCall(id="c1", function=ToolCallFunction("rm", "{}"))
+    told = Aside(ModelStreamEvent(kind="provider", async_tool_call=running))
+    for nested in (False, True):
+        spare = PlayTier("b", OK)
+        chain = _chain_of(PlayTier("a", [told, _err("transient")]), spare)
+        chain = define_chain(id="outer", tiers=[chain, spare]) if nested else chain
+        for reply in (chain.generate(CTX), consume_stream(chain.stream(CTX))):
+            with pytest.raises(TierError, match="deliberate transient"):
+                await reply
+        assert spare.calls == []
 
 
 @pytest.mark.parametrize("kind", ["unavailable", "credentials", "protocol", "unclassified"])

@@ -178,14 +178,14 @@ class Fold(msgspec.Struct, eq=False):
             # A chain took markers out of the text; what the model wrote is what is kept.
             self._events = list(event.content)
         if not self.settled:
-            event = self._settle(to_finish(event))
-        self.finish = event
-        return event
-
-    def _settle(self, event: Finish) -> Finish:
+            event = to_finish(event)
         if event.finish == _POST and not self._events:
             # Nothing was said yet: a failure like any other, which may be tried again.
             raise event.error or ProtocolError("finish 'error-post' without content and without an error")
+        self.finish = event if self.settled else self._settle(event)
+        return self.finish
+
+    def _settle(self, event: Finish) -> Finish:
         finish, notes = settle(event.finish, tuple(self._events), notes=(*self._notes, *event.notes))
         if finish != event.finish or notes != event.notes:
             settled = msgspec.structs.replace(event, finish=finish, notes=notes)
