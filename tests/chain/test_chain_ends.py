@@ -178,6 +178,18 @@ def test_a_tier_may_bring_its_own_limits() -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize("own", [30, 2.5, (3, 4), {"read": 30}])
+def test_what_an_adapter_calls_its_time_outs_may_be_its_own_affair(own: Any) -> None:
+    """In a chain as without one, what are no `Timeouts` are left to whoever wrote them, and the defaults hold."""
+
+    async def main() -> None:
+        tier = PlayTier("a", OK)
+        tier.timeouts = own  # type: ignore[attr-defined]
+        assert (await of(tier).generate(CTX)).text == "fine"
+
+    run_virtual(main())
+
+
 def test_another_door_around_a_chain_keeps_its_time_outs() -> None:
     """F24: a level that puts its own stream around a chain's still gets the chain's retries after time-outs."""
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from isthmus.adapters.chat import ChatResponse, ToolCall
 from isthmus.adapters.faces import complete, in_one_shot, mismatch, refusal, source_of
 from isthmus.adapters.faces import is_heard as is_heard
+from isthmus.adapters.faces import timeouts_of as timeouts_of
 from isthmus.adapters.observed import names_of as names_of
 from isthmus.adapters.observed import observed as observed
 from isthmus.adapters.render import neutral_turns

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from types import TracebackType, coroutine
 from typing import Any
 
-from isthmus.adapters.base import is_heard, observed
+from isthmus.adapters.base import is_heard, observed, timeouts_of
 from isthmus.chain.asking import asked, later
 from isthmus.chain.budget import Account, Budget, Spending
 from isthmus.chain.call import ChainCall
@@ -231,7 +231,7 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
             fresh = True
             try:
                 adapter = call.member.adapter
-                watch.restart(call.setup.timeouts or getattr(adapter, "timeouts", None) or _TIMEOUTS, call.left())
+                watch.restart(call.setup.timeouts or timeouts_of(adapter) or _TIMEOUTS, call.left())
                 # The run has no name here: it keeps errors, whose frames lead back to this one.
                 call.run.active = await call.run.target(call.index, adapter) if call.run.scoped else adapter
                 inner = _opened(call, watch)
