@@ -68,6 +68,7 @@ def test_markers_are_tables() -> None:
         ("retry = {max_retry = 1}", "chain.retry.max_retry", "did you mean 'max_retries'?"),
         ("retry = {max_retries = 'x'}", "chain.retry.max_retries", "whole number"),
         ("timeouts = {idle = -1}", "chain.timeouts.idle", "above 0"),
+        ("timeouts = {soonest = 1.0}", "chain.timeouts.soonest", "connect, first_content, idle, total"),
         ("cooldown = {second = 3}", "chain.cooldown.second", "did you mean 'seconds'?"),
         ("context = {keep_result = 3}", "chain.context.keep_result", "did you mean 'keep_results'?"),
         ("context = {estimate = 3}", "chain.context.estimate", "nothing takes this key"),

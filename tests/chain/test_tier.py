@@ -78,6 +78,15 @@ def test_a_tier_is_frozen_comparable_and_copyable() -> None:
     assert "_pair" not in repr(one)
 
 
+@pytest.mark.parametrize("wrong", ["tools", 5, len, {"tools": True}])
+def test_what_an_adapter_supports_is_read_as_a_tier_is(wrong: Any) -> None:
+    """An adapter that is no `Tier` is held to the same form, when the chain is defined."""
+    tier = PlayTier("p", OK)
+    tier.supports = wrong
+    with pytest.raises(ConfigError, match=r"tier 'p': supports: must be a set of words"):
+        of(tier)
+
+
 def test_one_word_as_supports_is_refused() -> None:
     """`supports="tools"` would read as five letters, so it is refused with what to write."""
     with pytest.raises(ConfigError, match=r"tier 't': supports: .*\{'tools'\}"):

@@ -104,7 +104,7 @@ def made_of(cls: type[T], setting: Setting, key: str) -> T:
     Raises:
         ConfigError: a field that there is not, or a value that it cannot have.
     """
-    names = [each.name for each in fields(cls) if each.name not in _NOT_IN_FILES]  # type: ignore[arg-type]
+    names = [each.name for each in fields(cls) if each.init and each.name not in _NOT_IN_FILES]  # type: ignore[arg-type]
     return _called(cls, setting.value, setting.where, key=key, known=names)
 
 

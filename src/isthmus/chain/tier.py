@@ -114,7 +114,7 @@ def member(thing: Any, place: str) -> Member:
 
     Raises:
         AdapterError: it is no adapter.
-        ConfigError: its id is empty, or a number of it makes no sense.
+        ConfigError: its id is empty, a number of it makes no sense, or what it supports is no set of words.
     """
     try:
         adapter = callable_as(thing)
@@ -141,7 +141,7 @@ def member(thing: Any, place: str) -> Member:
         id=name,
         window_tokens=window,
         max_output_tokens=ceiling,
-        supports=frozenset(getattr(adapter, "supports", None) or ()),
+        supports=words(getattr(adapter, "supports", None) or (), where),
         owns_retries=bool(getattr(adapter, "handles_retries", False)),
     )
 
