@@ -50,6 +50,18 @@ async def test_successes_raise_it_slowly() -> None:
     assert grown == sorted(grown)
 
 
+async def test_calls_that_were_given_up_hide_no_later_cut() -> None:
+    """What began before a cut and ended without an outcome is not waited for: the next 429 counts."""
+    limiter = AdaptiveConcurrencyLimiter(16)
+    for _ in range(8):
+        await limiter.acquire()
+    limiter.record_outcome(BUSY)
+    for _ in range(8):
+        limiter.release()
+    await call(limiter, BUSY)
+    assert limiter.limit == 4
+
+
 async def test_no_more_run_than_the_limit_says() -> None:
     """After a cut free places are gone at once, and those in use once they are given back."""
     limiter = AdaptiveConcurrencyLimiter(8)

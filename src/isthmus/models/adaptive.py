@@ -59,6 +59,8 @@ class AdaptiveConcurrencyLimiter(RateLimiter):
         """Let the next one in, if there may be as many."""
         with self._lock:
             self._running -= 1
+            # A call that was given up says no outcome.
+            self._old = min(self._old, self._running)
             kept = self._owed > 0
             self._owed -= kept
         if not kept:
