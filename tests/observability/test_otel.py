@@ -17,6 +17,7 @@ from isthmus import Agent, observability
 from isthmus.adapters.scripted import ScriptedAdapter
 from isthmus.conformance import Play, serve
 from isthmus.conformance.reply import End
+from isthmus.errors import ConfigError
 from isthmus.models.events import Finish, Text
 from isthmus.observability import Telemetry, facts, otel
 from support.telemetry import traced
@@ -87,6 +88,32 @@ def test_the_variables_say_what_no_argument_says(monkeypatch: pytest.MonkeyPatch
         assert len(exported(server)) == 4
         assert len(exported(server, sample_ratio=1.0)) == 8
         assert len(exported(server, sample_ratio=0.0)) == 8
+
+
+@pytest.mark.parametrize(("signal", "other"), [("traces", "metrics"), ("metrics", "traces")])
+def test_a_signal_that_a_variable_turns_off_is_not_sent(
+    signal: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A collector that takes no metrics, or no spans, gets none, and a flush says that all was sent."""
+    monkeypatch.setenv(f"OTEL_{signal.upper()}_EXPORTER", "none")
+    with serve(lambda request: FINE if request.path == f"/v1/{other}" else Play.whole(b"", status=404)) as server:
+        observability.start(Telemetry(endpoint=server.url))
+        asyncio.run(run())
+        assert observability.flush(10)
+        observability.shutdown()
+    assert {request.path for request in server.requests} == {f"/v1/{other}"}
+
+
+@pytest.mark.parametrize(
+    "name", ["OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRICS_EXEMPLAR_FILTER"]
+)
+def test_a_variable_that_makes_no_sense_is_named_as_a_setting(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What OpenTelemetry refuses is a wrong setting, not a defect, and nothing is begun."""
+    monkeypatch.setenv(name, "-1")
+    with pytest.raises(ConfigError, match=r"OTEL_\*: OpenTelemetry refuses it"):
+        observability.start(Telemetry())
+    assert not observability.enabled()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("Otel")]
 
 
 @pytest.mark.parametrize("how", ["hangs", "refuses", "resets"])

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from threading import RLock
 from typing import Any
 
-from isthmus.errors import MissingDependencyError
+from isthmus.errors import ConfigError, MissingDependencyError
 from isthmus.observability import enrich, hooks, scope
 from isthmus.observability.background import Background
 from isthmus.observability.config import Telemetry
@@ -101,6 +101,7 @@ def start(config: Telemetry | None = None) -> None:
 
     Raises:
         MissingDependencyError: the sink "otel" is wanted, and the extra is not installed.
+        ConfigError: OpenTelemetry refuses what a variable says.
     """
     global _running
     config = config or Telemetry()
@@ -114,7 +115,7 @@ def start(config: Telemetry | None = None) -> None:
         running = _Running(config)
         backends: list[Any] = []
         if "otel" in config.sinks:
-            backends.append(import_module("isthmus.observability.otel").OtelSink(config, running.view))
+            backends.append(_otel(config, running.view))
             scope.carry(backends[0])
         if "jsonl" in config.sinks:
             backends.append(import_module("isthmus.observability.jsonl").JsonLines(config.file, running.view))
@@ -127,6 +128,14 @@ def start(config: Telemetry | None = None) -> None:
         enrich.use(backends, running.view)
         _running = running
         atexit.register(shutdown)
+
+
+def _otel(config: Telemetry, view: View) -> Any:
+    try:
+        return import_module("isthmus.observability.otel").OtelSink(config, view)
+    except ValueError as error:
+        # It reads some of them as it is imported.
+        raise ConfigError(f"OpenTelemetry refuses it: {error}", where="environment", key="OTEL_*") from error
 
 
 def add_sink(sink: hooks.Sink) -> Any:

@@ -6,6 +6,7 @@ Exports happen in threads of the SDK's own.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,19 +34,30 @@ class Exports:
     def __init__(self, config: Telemetry) -> None:
         self._config = config
         self._exporters: list[_Keyed] = []
+        self._working: list[Any] = []
 
     def tracers(self) -> TracerProvider:
         """A provider of tracers that sends."""
         ratio = self._config.sample_ratio
         sampler = None if ratio is None else ParentBased(TraceIdRatioBased(ratio))
         provider = TracerProvider(sampler=sampler, resource=self._resource(), shutdown_on_exit=False)
-        provider.add_span_processor(BatchSpanProcessor(_Spans(self._exporter(OTLPSpanExporter, "traces"))))
+        if _wanted("traces"):
+            self._working.append(BatchSpanProcessor(_Spans(self._exporter(OTLPSpanExporter, "traces"))))
+            provider.add_span_processor(self._working[-1])
         return provider
 
     def meters(self) -> MeterProvider:
         """A provider of meters that sends."""
-        reader = PeriodicExportingMetricReader(_Metrics(self._exporter(OTLPMetricExporter, "metrics")))
-        return MeterProvider([reader], resource=self._resource(), shutdown_on_exit=False)
+        readers = []
+        if _wanted("metrics"):
+            readers.append(PeriodicExportingMetricReader(_Metrics(self._exporter(OTLPMetricExporter, "metrics"))))
+            self._working += readers
+        return MeterProvider(readers, resource=self._resource(), shutdown_on_exit=False)
+
+    def undo(self) -> None:
+        """End what works already, where the rest of it could not begin."""
+        for each in self._working:
+            each.shutdown()
 
     def lost(self) -> bool:
         """Whether anything could not be sent since this was asked last; the SDK says only that it has tried."""
@@ -69,6 +81,11 @@ class Exports:
         if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
             return resource.merge(Resource({SERVICE_NAME: "isthmus"}))
         return resource
+
+
+def _wanted(signal: str) -> bool:
+    """Whether a signal is to be sent: many a collector takes spans and no metrics."""
+    return os.environ.get(f"OTEL_{signal.upper()}_EXPORTER", "").strip().lower() != "none"
 
 
 def _exporter(kind: Any, config: Telemetry, signal: str, headers: Mapping[str, str]) -> Any:

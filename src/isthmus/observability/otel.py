@@ -91,11 +91,15 @@ class OtelSink:
     def __init__(self, config: Telemetry, view: View) -> None:
         self._view = view
         self._exports = Exports(config)
+        try:
+            tracers: Any = config.tracer_provider or self._exports.tracers()
+            meters: Any = config.meter_provider or self._exports.meters()
+        except BaseException:
+            self._exports.undo()
+            raise
         # It is there from the beginning: a process that ends can begin no thread.
         self._waiting = Background(lambda work: work())
         self._inside: set[int] = set()
-        tracers: Any = config.tracer_provider or self._exports.tracers()
-        meters: Any = config.meter_provider or self._exports.meters()
         self._all = [tracers, meters]
         self._own = [each for each in self._all if each not in (config.tracer_provider, config.meter_provider)]
         self._tracer = tracers.get_tracer("isthmus", __version__)
