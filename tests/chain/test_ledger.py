@@ -86,6 +86,17 @@ async def test_the_tries_of_an_inner_chain_stand_in_the_outer_one() -> None:
     assert outer.cost == Decimal("0.000015")
 
 
+async def test_the_tries_of_an_inner_chain_have_the_prices_of_the_outer_one() -> None:
+    """Unless it has prices of its own; what a run cost is known on its ledger as it is to its budget."""
+    for own, cost in ((None, "0.000015"), ({"b": Price(input=2, output=2)}, "0.00003")):
+        inner = _chain(PlayTier("a", [_busy(retry_after=99)]), PlayTier("b", GOOD), prices=own)
+        middle = define_chain(id="middle", tiers=[inner])
+        outer = define_chain(id="outer", tiers=[middle, PlayTier("spare", OK)], prices=PRICES)
+        (tried,) = (await outer.generate(CTX)).attempts
+        assert (tried.cost, tried.attempts[0].attempts[1].cost) == (Decimal(cost), Decimal(cost))
+        assert (await Agent(model=outer).run("hi")).outcome.cost == Decimal(cost)
+
+
 async def test_an_agent_s_result_has_them_all() -> None:
     """Result and outcome have every try, and what all cost; as JSON too."""
     chain = _chain(PlayTier("a", [tier_error("unavailable", "down")]), PlayTier("b", GOOD), prices=PRICES)

@@ -42,6 +42,7 @@ class ChainCall:
 
     __slots__ = (
         "_outer",
+        "_prices",
         "_rendered",
         "_state",
         "_until",
@@ -74,8 +75,10 @@ class ChainCall:
         self.due: list[Event] = []
         """What the chain itself has to say now."""
         self.accounts: tuple[Account, ...] = () if run.account is None else (run.account,)
+        self._prices = setup.prices
         if outer is not None:
             self.accounts += outer.accounts
+            self._prices = self._prices or outer._prices
         self._outer = outer
         self._rendered: tuple[int, bool, Rendered] | None = None
         self.attempts: tuple[Attempt, ...] = ()
@@ -370,7 +373,7 @@ class ChainCall:
     def _enter(self, end: End) -> Attempt:
         """Enter the try in the ledger, and settle what it spent."""
         trying, state = self.trying, self._state
-        record = trying.record(end, state.attempt, seconds=self._seconds(), prices=self.setup.prices)
+        record = trying.record(end, state.attempt, seconds=self._seconds(), prices=self._prices)
         self.run.attempts.append(record)
         self.attempts += (record,)
         if self.accounts and not trying.member.chained:
