@@ -66,7 +66,7 @@ async def test_the_usage_of_a_failure_and_the_identity_of_a_reply_are_told() -> 
             ("ok", None, "r-1"),
         ),  # type: ignore[arg-type]
         (Finish("error-post", {"inputTokens": 2}, error=ValueError("x")), ("error", 2, None)),  # type: ignore[arg-type]
-        (Finish("stop", native=3), ("closed", None, None)),  # type: ignore[arg-type]
+        (Finish("stop", native=3), ("error", None, None)),  # type: ignore[arg-type]
         (TransientError("x", usage={"inputTokens": 2}), ("error", 2, None)),
     ],
     ids=["usage", "native", "error", "no form", "a failure's usage"],

@@ -177,7 +177,12 @@ class _Heard:
         if kind == "finish":
             # What the author still does is not the reply's, but is still done inside it.
             self._seconds = monotonic() - self._begun
-            self.finish = _read(event)
+            try:
+                made = to_event(event)
+                self.finish = to_finish(made) if isinstance(made, Finish) else None
+            except (TierError, ValueError, TypeError) as error:
+                # Whoever reads it will say so, and leave.
+                self.error = error
         if self._fold is not None:
             with suppress(TierError, ValueError, TypeError):
                 self._fold.add(event if known in EVENT_TYPES else to_event(event))
@@ -276,15 +281,6 @@ def _kind(event: Any) -> tuple[Any, Any]:
     return kind, kind == "call" or (kind == "text" and said("text", None))
 
 
-def _read(event: Any) -> Finish | None:
-    """The finish that an author spelled in his own way."""
-    try:
-        made = to_event(event)
-        return to_finish(made) if isinstance(made, Finish) else None
-    except (TierError, ValueError, TypeError):
-        return None
-
-
 def _identity(native: Native) -> tuple[str | None, str | None]:
     """The id and the model that a reply's own form names."""
     try:
@@ -331,7 +327,7 @@ async def _steps(source: Any, heard: _Heard, *, look: Callable[[Any], None] | No
                 with under(op):
                     await close(inner)
     except BaseException as error:
-        heard.error = error
+        heard.error = heard.error or error
         raise
     finally:
         heard.end()
