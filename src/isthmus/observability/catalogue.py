@@ -74,8 +74,8 @@ ATTRIBUTES: tuple[Row, ...] = (
     Row(
         "error.type",
         _ALL,
-        "the class of a failure: `transient`, `overflow`, …, `timeout`, or the exception's; of a call to an MCP server "
-        "`tool_error`, or the code of its answer",
+        "the class of a failure: `transient`, `overflow`, …, `timeout`, or the exception's; of a tool what its "
+        "`isthmus.outcome` says, and of a call to an MCP server `tool_error`, or the code of its answer",
     ),
     Row("http.response.status_code", (_ATTEMPT, _MODEL), "the status of a failure"),
     Row("isthmus.outcome", _ALL, "how it ended: `ok`, `error`, `cancelled`, `closed`, `abandoned`, …"),
