@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -11,21 +12,26 @@ from isthmus.observability import background
 from isthmus.observability.background import Background
 
 
-def test_it_hands_on_in_order_and_survives_what_fails() -> None:
-    """Each thing comes in its turn, after one that raised too; `flush` waits for all, `shutdown` for what is left."""
+@pytest.mark.parametrize("wrong", [ValueError, SystemExit, asyncio.CancelledError, GeneratorExit])
+def test_it_hands_on_in_order_and_survives_what_fails(
+    wrong: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each thing comes in its turn, after one that raised anything; `flush` waits for all, `shutdown` for the rest."""
     seen: list[Any] = []
 
     def work(thing: Any) -> None:
         if thing == 1:
-            raise ValueError
+            raise wrong
         seen.append(thing)
 
     later = Background(work)
     for number in range(4):
         later(number)
-    assert later.flush(5)
+    assert not later.flush(5)
     assert seen == [0, 2, 3]
+    assert wrong.__name__ in caplog.text
     later(4)
+    assert later.flush(5)
     later.shutdown(5)
     assert seen[-1] == 4
 
@@ -56,7 +62,7 @@ def test_loss_is_told_once(monkeypatch: Any, caplog: pytest.LogCaptureFixture) -
     for number in range(9):
         later(number)
     go.set()
-    assert later.flush(5)
+    assert not later.flush(5)
     later.shutdown(5)
     told = [record.getMessage() for record in caplog.records if record.name == "isthmus.observability"]
     assert len(told) == 2

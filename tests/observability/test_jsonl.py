@@ -53,10 +53,11 @@ async def test_contents_are_there_where_they_are_captured(tmp_path: Path) -> Non
 
 
 async def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
-    """A folder in its place costs the lines, not the run."""
+    """A folder in its place costs the lines, not the run, and a flush says so."""
     observability.start(observability.Telemetry(sinks=("jsonl",), file=tmp_path))
     try:
         assert (await Agent(model=ScriptedAdapter(["fine"])).run("hello")).text == "fine"
+        assert not observability.flush()
         assert observability.flush()
     finally:
         observability.shutdown()

@@ -29,7 +29,7 @@ class Background:
         self._work = work
         self._waiting: deque[Any] = deque()
         self._change = Condition()
-        self._busy = self._over = False
+        self._busy = self._over = self._lost = False
         self.dropped = 0
         """How many were not handed on."""
         self._told: set[str] = set()
@@ -44,7 +44,7 @@ class Background:
 
     def _forked(self) -> None:
         """In a child process: its thread is the parent's, which also hands on what waited, and may hold the lock."""
-        self._waiting, self._change, self._busy = deque(), Condition(), False
+        self._waiting, self._change, self._busy, self._lost = deque(), Condition(), False, False
         if not self._over:
             self._begin()
 
@@ -53,6 +53,7 @@ class Background:
         with self._change:
             if self._over or len(self._waiting) >= _MOST_WAITING:
                 self.dropped += 1
+                self._lost = True
                 return False
             self._waiting.append(thing)
             self._change.notify_all()
@@ -71,7 +72,9 @@ class Background:
                 self._busy = True
             try:
                 self._work(thing)
-            except Exception as error:
+            except BaseException as error:
+                # A cancellation or an exit that it makes up ends nothing: what comes after it is to be handed on too.
+                self._lost = True
                 why = (
                     f"{type(error).__name__}: {error.strerror}" if isinstance(error, OSError) else type(error).__name__
                 )
@@ -87,13 +90,14 @@ class Background:
             _log.warning("telemetry: %s", what)
 
     def flush(self, timeout: float) -> bool:
-        """Wait until all is handed on; whether they were in time."""
+        """Wait until all is handed on; whether they were in time, and none was lost since this was asked last."""
         until = monotonic() + timeout
         with self._change:
             while self._waiting or self._busy:
                 if not self._change.wait(max(0.0, until - monotonic())):
                     return False
-        return True
+            lost, self._lost = self._lost, False
+        return not lost
 
     def shutdown(self, timeout: float) -> None:
         """Hand on what waits and end."""
