@@ -159,6 +159,27 @@ def test_a_key_that_comes_after_the_end_sends_nothing() -> None:
         assert not server.requests
 
 
+def test_a_key_that_cannot_be_had_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """However many exports it costs; what the command says of it is not repeated."""
+    failing = True
+
+    def keys(refresh: bool) -> dict[str, str]:
+        if failing:
+            raise RuntimeError("canary")
+        return {"authorization": "Bearer k"}
+
+    with serve(lambda request: FINE) as server:
+        observability.start(Telemetry(endpoint=server.url, keys=keys))
+        for failing in (True, True, False):
+            asyncio.run(run())
+            assert observability.flush(5) is not failing
+        observability.shutdown()
+    told = [record.getMessage() for record in caplog.records if "no key" in record.getMessage()]
+    # Spans and metrics are sent by an exporter each.
+    assert told == ["telemetry: no key: RuntimeError"] * 2
+    assert "canary" not in caplog.text
+
+
 def test_starting_twice_is_starting_once_and_another_takes_its_place(tmp_path: Path) -> None:
     """The same configuration changes nothing; another one ends the first; the end is harmless twice."""
     one, other = (Telemetry(sinks=("jsonl",), file=tmp_path / name) for name in ("one", "other"))

@@ -109,7 +109,7 @@ class _Keyed:
 
     def __init__(self, kind: Any, config: Telemetry, signal: str) -> None:
         self._made = (kind, config, signal)
-        self.lost = self._over = False
+        self.lost = self._over = self._told = False
         self._headers: Mapping[str, str] = {}
         self._keys = config.keys
         self.exporter = _exporter(kind, config, signal, {}) if config.keys is None else None
@@ -139,8 +139,11 @@ class _Keyed:
         try:
             headers = dict(self._keys(refresh))
         except Exception as error:
-            _log.warning("telemetry: no key: %s", type(error).__name__)
+            if not self._told:
+                _log.warning("telemetry: no key: %s", type(error).__name__)
+            self._told = True
             return
+        self._told = False
         if self.exporter is None or headers != self._headers:
             self._headers = headers
             self.exporter = _exporter(*self._made, headers)
