@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from http.client import IncompleteRead
 from typing import Any
 
+import aiohttp
 import pytest
 
 from isthmus.errors import ProtocolError, TransientError, UnavailableError, UnclassifiedError, tier_error
@@ -184,6 +186,39 @@ def test_failures_are_classified_by_their_cause() -> None:
     odd = classify(ValueError("odd"))
     assert isinstance(odd, UnclassifiedError)
     assert "ValueError: odd" in str(odd)
+
+
+def _named(module: str, name: str) -> Exception:
+    """An exception as a library that is not here calls it, and one that derives from it."""
+    kind = type(name, (Exception,), {"__module__": module})
+    made: Exception = type("Derived", (kind,), {})("gone")
+    return made
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        aiohttp.ServerDisconnectedError(),
+        aiohttp.ClientPayloadError("cut"),
+        IncompleteRead(b"half"),
+        asyncio.IncompleteReadError(b"half", 9),
+        _named("httpx", "RemoteProtocolError"),
+        _named("httpx", "NetworkError"),
+        _named("httpx2", "TimeoutException"),
+        _named("requests.exceptions", "ChunkedEncodingError"),
+    ],
+    ids=str,
+)
+def test_a_connection_lost_in_anybodys_words_is_transient(error: Exception) -> None:
+    """F09: an author may use any HTTP library, and leave its errors as they are; wrapped ones too."""
+    wrapped = RuntimeError("the gateway")
+    wrapped.__cause__ = error
+    for each in (error, wrapped):
+        assert isinstance(classify(each), TransientError)
+    refused = aiohttp.ClientConnectionError("no")
+    refused.__cause__ = ConnectionRefusedError()
+    assert isinstance(classify(refused), UnavailableError)
+    assert isinstance(classify(aiohttp.InvalidURL("x")), UnclassifiedError)
 
 
 @pytest.mark.parametrize("wrong", [ValueError("the listener"), TransientError("the listener")])

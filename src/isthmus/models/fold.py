@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from isthmus.errors import ProtocolError, TierError, UnclassifiedError, tier_error
+from isthmus.errors import ProtocolError, TierError, TransientError, UnclassifiedError, tier_error
 from isthmus.models.contract import TextCallback
 from isthmus.models.events import (
     EVENT_TYPES,
@@ -32,14 +32,24 @@ from isthmus.secret import redact
 
 _POST = FinishReason.ERROR_POST.value
 _PREVIEWS = {CallDelta}
+# What libraries call a lost connection that is none of Python's own kind; none of them need be there.
+_LOST = frozenset(
+    {
+        *("aiohttp.client_exceptions.ClientConnectionError", "aiohttp.client_exceptions.ClientPayloadError"),
+        *(f"{name}.{kind}" for name in ("httpx", "httpx2") for kind in ("NetworkError", "RemoteProtocolError")),
+        *("httpx.TimeoutException", "httpx2.TimeoutException"),
+        *("requests.exceptions.ConnectionError", "requests.exceptions.ChunkedEncodingError"),
+        *("urllib3.exceptions.ProtocolError", "http.client.IncompleteRead", "asyncio.exceptions.IncompleteReadError"),
+    }
+)
 
 
 def classify(error: BaseException) -> TierError:
     """The classified form of any failure of a model call.
 
     A `TierError` stands as it is, wherever in the chain of causes, and so does the one that another error holds as its
-    `classified`; time-outs and lost connections are "transient", a refused connection is "unavailable", all else is
-    "unclassified".
+    `classified`; time-outs and lost connections are "transient", those of the usual HTTP libraries too, a refused
+    connection is "unavailable", all else is "unclassified".
     """
     for cause in chain_of_causes(error):
         known = cause if isinstance(cause, TierError) else getattr(cause, "classified", None)
@@ -49,9 +59,14 @@ def classify(error: BaseException) -> TierError:
             return tier_error("unavailable", redact(str(cause)) or "connection refused", cause=error)
         if isinstance(cause, TimeoutError | ConnectionError):
             return tier_error("transient", redact(str(cause)) or type(cause).__name__, cause=error)
-    failure = UnclassifiedError(redact(said(error)))
+    lost = not _LOST.isdisjoint([_dotted(kind) for cause in chain_of_causes(error) for kind in type(cause).__mro__])
+    failure = (TransientError if lost else UnclassifiedError)(redact(said(error)))
     failure.__cause__ = error
     return failure
+
+
+def _dotted(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def reraise(failure: TierError) -> NoReturn:
