@@ -179,7 +179,7 @@ BOUNDARIES = {
     "isthmus.chain.markers",
     "isthmus.chain.prices",
     "isthmus.harness.conversation",
-    "isthmus.harness.crew",
+    "isthmus.harness.audience",
     "isthmus.harness.delegation",
     "isthmus.adapters.faces",
     "isthmus.adapters.litellm",

@@ -1,6 +1,7 @@
 """Hooks, shims and events of a run: who is told what, in which order, and what becomes of their failures."""
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -416,4 +417,100 @@ async def test_parallel_tools_report_as_they_start_and_end() -> None:
     made = agent(model, tools=Tools([meet], parallel_tool_calls=True))
     kinds = [event.kind async for event in made.run_events("go") if event.kind.startswith("tool")]
     assert kinds == ["tool_start", "tool_start", "tool_end", "tool_end"]
+    assert not tasks()
+
+
+class Pairs(RunnerHooks):
+    """Counts starts without an end; one that `breaks` raises at the step of that name."""
+
+    def __init__(self, breaks: str = "", log: list[str] | None = None) -> None:
+        self.breaks, self.open = breaks, Counter[str]()
+        self.results: list[str] = []
+
+    def _told(self, name: str, what: str) -> None:
+        self.open[what] += 1 if name.endswith("start") else -1
+        if name == self.breaks:
+            raise LookupError(name)
+
+    def on_agent_start(self, run: Any) -> None:
+        self._told("on_agent_start", run.agent)
+
+    def on_agent_end(self, run: Any, result: Any) -> None:
+        self._told("on_agent_end", run.agent)
+
+    def on_llm_start(self, run: Any, messages: Any) -> None:
+        self._told("on_llm_start", "model")
+
+    def on_llm_end(self, run: Any, response: Any) -> None:
+        self._told("on_llm_end", "model")
+
+    def on_tool_call_start(self, run: Any, call: Any) -> None:
+        self._told("on_tool_call_start", call.call_id)
+
+    def on_tool_call_end(self, run: Any, call: Any, *, result: Any) -> None:
+        self.results.append(result.outcome)
+        self._told("on_tool_call_end", call.call_id)
+
+
+def one_round(hooks: Any, *, shims: Any = (), hands_over: bool) -> DefaultAgent:
+    """An agent that calls a tool and answers, or hands over to one that answers."""
+    desk = AgentDescriptor(name="desk", model=Turns(says("done")), tools=None)
+    turns = [asks(call("desk", "b"))] if hands_over else [asks(call("echo", "a", n=1)), says("done")]
+    made = AgentDescriptor(name="scout", model=Turns(*turns), tools=[echo], shims=shims, handoffs=[desk])
+    return DefaultAgent(descriptor=made, hooks=hooks)
+
+
+_TOLD = [f"on_{what}_{step}" for what in ("agent", "llm", "tool_call") for step in ("start", "end")]
+
+
+@pytest.mark.parametrize("hands_over", [False, True])
+@pytest.mark.parametrize("where", [*_TOLD, "transform_messages"])
+async def test_whoever_raises_each_start_that_was_told_has_its_end_and_no_end_comes_alone(
+    where: str, hands_over: bool
+) -> None:
+    """Of several hooks one that raises leaves the others neither without an end nor with an end alone."""
+
+    async def fail(_: Any) -> None:
+        raise LookupError(where)
+
+    everybody = Pairs(), Pairs(where), Pairs()
+    shims = [Does(transform_messages=fail)] if where == "transform_messages" else []
+    made = one_round(everybody, shims=shims, hands_over=hands_over)
+    kinds: list[str] = []
+
+    async def read() -> None:
+        async for event in made.run_events("go"):
+            kinds.append(event.kind)
+
+    with pytest.raises((LookupError, ExceptionGroup)):
+        await read()
+    assert [each.open.total() for each in everybody] == [0, 0, 0]
+    assert {value for each in everybody for value in each.open.values()} <= {0}
+    for what in ("agent", "llm", "tool", "handoff"):
+        assert kinds.count(f"{what}_start") == kinds.count(f"{what}_end"), what
+    if where == "on_tool_call_end":
+        assert [each.results for each in everybody] == [["ok"]] * 3
+
+
+@pytest.mark.parametrize("where", _TOLD)
+@pytest.mark.parametrize("hands_over", [False, True])
+async def test_a_run_that_is_stopped_in_a_hook_tells_each_end_once(where: str, hands_over: bool) -> None:
+    """Cancelled while one hook waits: those before it, that one and those behind it have as many ends as starts."""
+    reached = asyncio.Event()
+
+    async def wait(*_: Any, **__: Any) -> None:
+        told(*_, **__)
+        reached.set()
+        await asyncio.sleep(3600)
+
+    everybody = Pairs(), Pairs(), Pairs()
+    told = getattr(everybody[1], where)
+    setattr(everybody[1], where, wait)
+    run = asyncio.create_task(one_round(everybody, hands_over=hands_over).run("go"))
+    await reached.wait()
+    setattr(everybody[1], where, told)
+    run.cancel()
+    await asyncio.wait((run,))
+    assert run.cancelled()
+    assert [+each.open or -each.open for each in everybody] == [Counter()] * 3
     assert not tasks()

@@ -4,6 +4,8 @@ import asyncio
 import gc
 import threading
 import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from isthmus.chain import Budget, define_chain
 from isthmus.conformance import scripted
 from isthmus.errors import CutReason, ProtocolError, TierError, TransientError
-from isthmus.harness import AgentDescriptor, RunIdentity, RunnerHooks
+from isthmus.harness import AgentDescriptor, BoundShim, RunIdentity, RunnerHooks, Shim
 from isthmus.harness.agents import DefaultAgent
 from isthmus.harness.history import NOT_EXECUTED, UNKNOWN
 from isthmus.harness.limits import Limits
@@ -440,3 +442,60 @@ async def test_a_hook_that_fails_at_the_end_lets_the_next_run_in() -> None:
         with pytest.raises(ExceptionGroup):
             async with asyncio.timeout(5):
                 await agent.run("x")
+
+
+class Ends(BoundShim):
+    """Fails at the end."""
+
+    async def on_run_end(self, state: Any, transient_state: Any) -> None:
+        raise LookupError("end")
+
+
+class EndsShim(Shim):
+    """Attends with it."""
+
+    name = "ends"
+
+    async def bind(self, run: Any) -> BoundShim:
+        return Ends()
+
+
+class Scope(Turns):
+    """Fails when its run is closed."""
+
+    @asynccontextmanager
+    async def open_run(self) -> AsyncIterator[Any]:
+        yield self
+        raise LookupError("scope")
+
+
+class EndHook(RunnerHooks):
+    """Fails at the end."""
+
+    def on_agent_end(self, run: Any, result: Any) -> None:
+        raise LookupError("hook")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: DefaultAgent(descriptor=AgentDescriptor(model=Turns(says("done")), shims=[EndsShim()])),
+        lambda: DefaultAgent(model=Turns(says("done")), hooks=EndHook()),
+        lambda: DefaultAgent(descriptor=AgentDescriptor(model=Turns(says("done"))), hooks=EndHook()),
+        lambda: DefaultAgent(descriptor=AgentDescriptor(model=Scope(says("done")))),
+    ],
+    ids=["shim", "hook", "hook of a conversation", "scope of the model"],
+)
+@pytest.mark.parametrize("how", ["run_stream", "run_events"])
+async def test_a_failure_at_the_end_is_raised_to_the_reader_and_again_by_the_result(made: Any, how: str) -> None:
+    """The very same object, each time."""
+    stream = getattr(made(), how)("go")
+    raised = []
+    with pytest.raises((LookupError, ExceptionGroup)) as caught:
+        await read(stream)
+    raised.append(caught.value)
+    for _ in range(2):
+        with pytest.raises((LookupError, ExceptionGroup)) as again:
+            await stream.result()
+        raised.append(again.value)
+    assert all(each is raised[0] for each in raised)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from inspect import isawaitable
 from typing import Any
 
 from msgspec.structs import replace as changed
 
 from isthmus.chain.ledger import Attempt
 from isthmus.harness.agenttool import AgentTool
+from isthmus.harness.audience import Audience, Say, collected
 from isthmus.harness.effects import CallModel
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.plainjson import own_copy
@@ -26,6 +26,9 @@ from isthmus.models.events import Call
 from isthmus.models.executor import ToolResult
 from isthmus.models.responses import ModelResponse
 from isthmus.models.tools import Tools
+
+_STOPPED = "Error: The run was stopped."
+_AGENT, _MODEL = "agent", "model"
 
 
 class Crew:
@@ -54,7 +57,7 @@ class Crew:
     ) -> None:
         self.run = run
         self.mailbox = mailbox
-        self._hooks = tuple(hooks)
+        self._audience = Audience(hooks)
         self._shims = tuple(shims)
         self._tools, self._request = tools, request
         self._state = TurnState(run=run, history=state.history, shim_state=state.shim_state, instructions=request.brief)
@@ -83,10 +86,10 @@ class Crew:
             self._attending.append(bound)
             await bound.on_run_start(self._state, self._transient)
         of_shims = (bound.runner_hooks for bound in self._bound)
-        self._hooks = (*self._hooks, *(hooks for hooks in of_shims if hooks is not None))
+        self._audience.hooks += tuple(hooks for hooks in of_shims if hooks is not None)
         self._begun = True
         self._publish(RunEventKind.AGENT_START)
-        await self._tell("on_agent_start")
+        await self._audience.starts(_AGENT, lambda each: each.on_agent_start(self.run), end=self._agent_end(None))
         self.at("run_start", stands)
 
     def at(self, boundary: Any, stands: LoopState) -> None:
@@ -147,20 +150,19 @@ class Crew:
 
     async def announce(self, effect: CallModel) -> CallModel:
         """The call as it is made, after the shims and the hooks have seen its messages."""
-        self._calling = True
         ctx = effect.ctx
         changing = [each for each in self._bound if _overrides(each, BoundShim.transform_messages)]
-        told = [each for each in self._hooks if _overrides(each, RunnerHooks.on_llm_start)]
-        if changing or told:
-            copies = [own_copy(message) for message in ctx.messages]
+        listening = any(_overrides(each, RunnerHooks.on_llm_start) for each in self._audience.hooks)
+        copies = [own_copy(message) for message in ctx.messages] if changing or listening else []
+        messages = list(copies)
+        for bound in changing:
+            messages = await bound.transform_messages(messages)
+        await self._audience.starts(_MODEL, lambda each: each.on_llm_start(self.run, messages), end=self._llm_end(None))
+        if changing or listening:
             known = {id(copied): message for copied, message in zip(copies, ctx.messages, strict=True)}
-            messages = list(copies)
-            for bound in changing:
-                messages = await bound.transform_messages(messages)
-            for hooks in told:
-                await _answered(hooks.on_llm_start(self.run, messages))
             # What nobody changed goes out as it is, with what hangs on it.
             ctx = replace(ctx, messages=tuple(_unchanged(message, known) for message in messages))
+        self._calling = True
         self._publish(RunEventKind.LLM_START, messages=ctx.messages)
         return effect if ctx is effect.ctx else changed(effect, ctx=ctx)
 
@@ -168,7 +170,7 @@ class Crew:
         """A model call is over, after these tries; None if it failed."""
         self._calling = False
         self._publish(RunEventKind.LLM_END, response=response, attempts=attempts)
-        await self._tell("on_llm_end", response)
+        await self._audience.ends(_MODEL, self._llm_end(response))
         if response is not None and self._turn is not None:
             for bound in self._bound:
                 await bound.on_model_response(self._turn, response)
@@ -210,7 +212,13 @@ class Crew:
         """A tool is about to run."""
         self._calls[call.call_id or ""] = call
         self._publish(RunEventKind.TOOL_START, call=call, is_delegation=self._is_agent(call))
-        await self._tell("on_tool_call_start", call)
+        await self._starts(call, ToolResult(call.call_id or "", call.tool, _STOPPED, "unknown"))
+
+    async def _starts(self, call: Call, result: ToolResult) -> None:
+        """Tell of the start of a call; if that is broken off, of this as its result."""
+        await self._audience.starts(
+            _key(call), lambda each: each.on_tool_call_start(self.run, call), end=self._tool_end(call, result)
+        )
 
     async def tool_ends(self, call: Call, result: ToolResult) -> None:
         """A call is answered."""
@@ -220,7 +228,10 @@ class Crew:
         if plan is not self._plan:
             self._plan = plan
             self._publish(RunEventKind.PLAN_UPDATED, detail={"steps": own_copy(plan)})
-        await self._tell("on_tool_call_end", call, result=result)
+        key, end = _key(call), self._tool_end(call, result)
+        if not self._audience.owed(key):
+            self._audience.owe(key, end)
+        await self._audience.ends(key, end)
 
     async def hands_over(self, call: Call, result: ToolResult, *, about: Mapping[str, Any]) -> None:
         """The agent hands the conversation over.
@@ -231,8 +242,8 @@ class Crew:
             about: who hands over to whom.
         """
         self.handoff(RunEventKind.HANDOFF_START, call, about=about)
-        await self._tell("on_tool_call_start", call)
-        await self._tell("on_tool_call_end", call, result=result)
+        await self._starts(call, result)
+        await self._audience.ends(_key(call), self._tool_end(call, result))
 
     def handoff(self, kind: RunEventKind, call: Call, *, about: Mapping[str, Any]) -> None:
         """Say that a handoff begins, or is through."""
@@ -246,12 +257,13 @@ class Crew:
         """Let every shim that began end, the last one first; what goes wrong is returned."""
         failures: list[Exception] = []
         if self._calling:
-            await _collected(failures, self.heard, None)
+            await collected(failures, self.heard, None)
         for call in tuple(self._calls.values()):
-            result = ToolResult(call.call_id or "", call.tool, "Error: The run was stopped.", "unknown")
-            await _collected(failures, self.tool_ends, call, result)
+            result = ToolResult(call.call_id or "", call.tool, _STOPPED, "unknown")
+            await collected(failures, self.tool_ends, call, result)
+        failures += await self._audience.settle(_AGENT)
         while self._attending:
-            await _collected(failures, self._attending.pop().on_run_end, self._state, self._transient)
+            await collected(failures, self._attending.pop().on_run_end, self._state, self._transient)
         return failures
 
     async def end(self, result: RunResult | None, stands: LoopState) -> list[Exception]:
@@ -261,9 +273,8 @@ class Crew:
             self._begun = False
             self.at("run_end", stands)
             self._publish(RunEventKind.AGENT_END, output=None if result is None else result.final_output)
-            for hooks in self._hooks:
-                await _collected(failures, hooks.on_agent_end, self.run, result)
-        return failures
+            await collected(failures, self._audience.ends, _AGENT, self._agent_end(result))
+        return failures + await self._audience.settle()
 
     def events(self) -> tuple[RunEvent, ...]:
         """What is to be read by now."""
@@ -285,9 +296,14 @@ class Crew:
         if self.mailbox is not None:
             self.mailbox.put(self.event(kind, **about))
 
-    async def _tell(self, name: str, *what: Any, **named: Any) -> None:
-        for hooks in self._hooks:
-            await _answered(getattr(hooks, name)(self.run, *what, **named))
+    def _agent_end(self, result: RunResult | None) -> Say:
+        return lambda each: each.on_agent_end(self.run, result)
+
+    def _llm_end(self, response: ModelResponse | None) -> Say:
+        return lambda each: each.on_llm_end(self.run, response)
+
+    def _tool_end(self, call: Call, result: ToolResult) -> Say:
+        return lambda each: each.on_tool_call_end(self.run, call, result=result)
 
 
 def together(failures: Sequence[Exception], error: BaseException | None) -> None:
@@ -320,14 +336,5 @@ def _unchanged(message: dict[str, Any], known: Mapping[int, Mapping[str, Any]]) 
     return original if original is not None and message == original else message
 
 
-async def _answered(answer: Any) -> None:
-    if isawaitable(answer):
-        await answer
-
-
-async def _collected(failures: list[Exception], told: Callable[..., Awaitable[Any] | Any], *what: Any) -> None:
-    """Tell somebody at the end of a run: a failure there keeps nobody else from being told."""
-    try:
-        await _answered(told(*what))
-    except Exception as error:
-        failures.append(error)
+def _key(call: Call) -> str:
+    return f"tool {call.call_id}"

@@ -97,11 +97,8 @@ async def drive(
             raise
     finally:
         watch.stop()
-        await _over(run, kept, failure := sys.exception())
-        for told in () if isinstance(failure, _LEFT) else run.told():
+        async for told in _ends(run, kept, sys.exception()):
             yield told
-    if run.outcome is not None:
-        raise_failure(run.outcome)
 
 
 async def _open(run: Run, kept: Kept | None, watch: Watchdog) -> None:
@@ -140,6 +137,17 @@ async def _leave(run: Run, kept: Kept | None, watch: Watchdog) -> None:
         await kept.end(run)
 
 
+async def _ends(run: Run, kept: Kept | None, error: BaseException | None) -> AsyncGenerator[RunEvent, None]:
+    """End a run, show what is still to be told of it, and raise what it failed with by itself."""
+    try:
+        await _over(run, kept, error)
+    finally:
+        for told in () if isinstance(sys.exception() or error, _LEFT) else run.told():
+            yield told
+    if error is None and run.outcome is not None:
+        raise_failure(run.outcome)
+
+
 async def _over(run: Run, kept: Kept | None, error: BaseException | None) -> None:
     """Settle what became of a run, let everybody go, and close its journal."""
     run.stop(error)
@@ -151,6 +159,9 @@ async def _over(run: Run, kept: Kept | None, error: BaseException | None) -> Non
         if run.crew is not None:
             await _part(run, run.crew, error)
     finally:
+        failure = sys.exception()
+        if isinstance(failure, Exception):
+            run.error = failure
         if kept is not None:
             kept.turn.leave()
         try:
@@ -167,7 +178,13 @@ async def _part(run: Run, crew: Crew, error: BaseException | None) -> None:
     failed = outcome is None or outcome.outcome == "failed" or outcome.reason == CutReason.ABORTED
     result = None if outcome is None or failed or error is not None else run.ended or run.end(outcome)
     with under(run.op):
-        failures = [*await crew.leave(), *await crew.end(result, run.state)]
+        try:
+            failures = [*await crew.leave(), *await crew.end(result, run.state)]
+        except asyncio.CancelledError:
+            # Whoever was not reached is told all the same.
+            await crew.leave()
+            await crew.end(result, run.state)
+            raise
     together(failures, error or (outcome.error if outcome is not None and failed else None))
 
 
@@ -197,8 +214,4 @@ class Kept:
         if run.back is not None and (run.back.committed or run.back.apart):
             run.end(run.outcome, committed=run.back.committed)
             return
-        try:
-            await self.turn.commit(left_by(run.end(run.outcome, committed=True)))
-        finally:
-            failure = sys.exception()
-            run.error = failure if isinstance(failure, Exception) else None
+        await self.turn.commit(left_by(run.end(run.outcome, committed=True)))
