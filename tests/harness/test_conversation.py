@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import time
 from typing import Any
 
 import pytest
 
+from isthmus.errors import CutReason
 from isthmus.harness import (
     AgentDescriptor,
     AgentSnapshot,
@@ -18,11 +21,12 @@ from isthmus.harness import (
     PreparedTurn,
     RunIdentity,
     RunnerHooks,
+    RunState,
     Shim,
     SqliteJournal,
     StateConflictError,
 )
-from isthmus.models import Tools
+from isthmus.models import CancellationToken, Tools
 from isthmus.sync import run_sync
 from support.turns import Turns, asks, call, says
 
@@ -234,3 +238,67 @@ async def test_a_call_is_run_once_though_the_store_raises_when_its_decision_is_c
     with pytest.raises(ApprovalError):
         await agent.resume(decisions=[asked.approve()])
     assert ran == [1]
+
+
+@pytest.mark.parametrize("where", ["shim", "conflict"])
+async def test_a_run_that_is_given_up_at_its_very_end_says_so_if_nobody_goes_on_from_it(where: str) -> None:
+    """The result says "aborted", never "completed", of what the conversation does not have."""
+    reached = asyncio.Event()
+    loop, token = asyncio.get_running_loop(), CancellationToken()
+
+    class Ends(BoundShim):
+        async def on_run_end(self, state: Any, transient_state: Any) -> None:
+            reached.set()
+            await asyncio.sleep(3600)
+
+    class EndsShim(Shim):
+        name = "ends"
+
+        async def bind(self, run: Any) -> BoundShim:
+            return Ends()
+
+    class Taken(MemoryStateStore):
+        def save(self, snapshot: AgentSnapshot, *, expected_revision: int | None) -> None:
+            loop.call_soon_threadsafe(reached.set)
+            time.sleep(0.05)
+            raise StateConflictError("somebody else was here", expected=None, held=7)
+
+    shims, store = ([EndsShim()], None) if where == "shim" else ([], Taken())
+    agent = kept(says("Hello."), shims=shims, state_store=store)
+    unheard: list[Any] = []
+    loop.set_exception_handler(lambda _, context: unheard.append(context))
+    run = asyncio.create_task(agent.run("hi", cancellation_token=token))
+    await reached.wait()
+    token.cancel()
+    result = await run
+    assert (result.text, result.outcome.outcome, result.outcome.reason) == ("Hello.", "cut", CutReason.ABORTED)
+    assert agent.run_state == RunState()
+    gc.collect()
+    await asyncio.sleep(0)
+    assert unheard == []
+
+
+@pytest.mark.parametrize("fails", ["shim", "store"])
+async def test_a_run_that_fails_at_its_very_end_has_failed(fails: str) -> None:
+    """The stream's outcome says so, with the error that was raised."""
+
+    class Full(MemoryStateStore):
+        def save(self, snapshot: AgentSnapshot, *, expected_revision: int | None) -> None:
+            raise OSError("the disk is full")
+
+    class Ends(BoundShim):
+        async def on_run_end(self, state: Any, transient_state: Any) -> None:
+            raise OSError("no")
+
+    class EndsShim(Shim):
+        name = "ends"
+
+        async def bind(self, run: Any) -> BoundShim:
+            return Ends()
+
+    shims, store = ([EndsShim()], None) if fails == "shim" else ([], Full())
+    stream = kept(says("Hello."), shims=shims, state_store=store).run_stream("hi")
+    with pytest.raises((OSError, ExceptionGroup)) as caught:
+        await stream.result()
+    assert stream.outcome is not None
+    assert (stream.outcome.outcome, stream.outcome.error) == ("failed", caught.value)

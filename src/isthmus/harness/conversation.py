@@ -240,6 +240,10 @@ class Turn:
         """Make this the state that the next run begins from."""
         await self._conversation.commit(state)
 
+    def holds(self, state: RunState) -> bool:
+        """Whether the next run begins from this very state."""
+        return self._conversation.state is state
+
     def leave(self) -> None:
         """Let the next run in."""
         self.watch = self.ending = None

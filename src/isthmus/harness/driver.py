@@ -153,6 +153,8 @@ async def _over(run: Run, kept: Kept | None, error: BaseException | None) -> Non
     run.stop(error)
     if kept is not None:
         kept.turn.ending = asyncio.current_task()
+    if isinstance(error, Exception) or (kept is not None and not kept.has(run)):
+        run.give_up(error)
     try:
         if run.others is not None:
             await run.others.aclose()
@@ -205,6 +207,12 @@ class Kept:
         before = await self.turn.enter()
         if before is not None:
             run.begin(self.start(before), before)
+
+    def has(self, run: Run) -> bool:
+        """Whether the conversation has what the run left, or is not to have it."""
+        if run.back is not None and (run.back.committed or run.back.apart):
+            return True
+        return run.ended is not None and self.turn.holds(left_by(run.ended))
 
     async def end(self, run: Run) -> None:
         """Commit what a run left that returns something; one that failed or was stopped leaves all as it was."""

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace as changed
 
 from isthmus.adapters.views import to_response
-from isthmus.errors import ChainCut, TierError, UnclassifiedError
+from isthmus.errors import ChainCut, CutReason, TierError, UnclassifiedError
 from isthmus.harness.account import Account
 from isthmus.harness.asides import Asides
 from isthmus.harness.beginning import Announce, Begun, Heard, Todo
@@ -20,6 +20,7 @@ from isthmus.harness.crew import Crew
 from isthmus.harness.descriptor import Runner, retries_of
 from isthmus.harness.docket import Docket
 from isthmus.harness.effects import CallModel, Collect, Done, Emit, PrepareTurn, RunTools
+from isthmus.harness.endings import failure_reason
 from isthmus.harness.loop import advance
 from isthmus.harness.loopstate import LoopState
 from isthmus.harness.observed import begun, ended
@@ -326,6 +327,17 @@ class Run(Struct):
             self.report(self._stopped(error))
         while self.next() is not None:
             pass
+
+    def give_up(self, error: BaseException | None) -> None:
+        """Take back what a run was about to return that was stopped, or failed, at its very end."""
+        outcome = self.outcome
+        if outcome is None or outcome.outcome == "failed":
+            return
+        self.ended = None
+        if isinstance(error, Exception):
+            self.outcome = changed(outcome, outcome="failed", reason=str(failure_reason(error)), error=error)
+        else:
+            self.outcome = changed(outcome, outcome="cut", reason=str(CutReason.ABORTED))
 
     def _stopped(self, error: BaseException | None) -> Report:
         if isinstance(error, Exception):

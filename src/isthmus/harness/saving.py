@@ -27,3 +27,6 @@ async def saved(save: Callable[[], object], then: Callable[[], object]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait((work,))
         raise
+    finally:
+        # Looked at, so that the loop does not report an error that nobody asks for any more.
+        _ = not work.done() or work.cancelled() or work.exception()
