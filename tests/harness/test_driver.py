@@ -287,7 +287,7 @@ async def test_stopping_among_tools_leaves_a_valid_transcript(parallel: bool) ->
     assert (await task)[-1] == ("a", "1", "ok")
     assert stream.outcome is not None
     results = [message["content"] for message in stream.outcome.messages if message["role"] == "tool"]
-    assert results == ["1", UNKNOWN, UNKNOWN if parallel else NOT_EXECUTED]
+    assert results == ["1", UNKNOWN, "3" if parallel else NOT_EXECUTED]
     assert not tasks()
 
 
@@ -499,3 +499,39 @@ async def test_a_failure_at_the_end_is_raised_to_the_reader_and_again_by_the_res
             await stream.result()
         raised.append(again.value)
     assert all(each is raised[0] for each in raised)
+
+
+class Outcomes(RunnerHooks):
+    """Keeps how each call ended."""
+
+    def __init__(self) -> None:
+        self.ended: dict[str, str] = {}
+
+    async def on_tool_call_end(self, run: Any, call: Any, *, result: Any) -> None:
+        self.ended[call.call_id] = result.outcome
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+@pytest.mark.parametrize("way", ["close", "token"])
+async def test_a_run_that_is_stopped_knows_each_call_that_had_ended(way: str, hooked: bool) -> None:
+    """Beside one that still runs, a call that has ended has its result, whichever came first in the reply."""
+    told, token, ended = Outcomes(), CancellationToken(), asyncio.Event()
+
+    async def quick() -> str:
+        asyncio.get_running_loop().call_soon(ended.set)
+        return "paid"
+
+    tools = Tools([hang, Tool.from_function(quick)], parallel_tool_calls=True)
+    agent = DefaultAgent(
+        model=Turns(asks(call("hang", "a"), call("quick", "b"))), tools=tools, hooks=told if hooked else ()
+    )
+    stream = agent.run_stream("go")
+    run = asyncio.create_task(agent.run("go", cancellation_token=token) if way == "token" else stream.result())
+    await ended.wait()
+    await asyncio.sleep(0)
+    token.cancel()
+    await stream.aclose()
+    result = await run
+    assert [message["content"] for message in result.messages[2:]] == [UNKNOWN, "paid"]
+    assert told.ended == ({"a": "unknown", "b": "ok"} if hooked else {})
+    assert not tasks()

@@ -122,7 +122,7 @@ class Asides:
         for known in plan.answered.values():
             await tell(run, call, result=known)
             return known
-        results = ToolExecutor(around=around(run, None)).results(
+        results = ToolExecutor(around=around(run, None, early=True)).results(
             [call], tools=tools, context=run.context, used=used, on_tool_start=starting(run)
         )
         async with aclosing(results):

@@ -253,13 +253,18 @@ class Crew:
         tools = (self._tools if self._turn is None else self._turn.tools).normalized_tools
         return any(tool.name == call.tool and isinstance(tool, AgentTool) for tool in tools)
 
-    async def leave(self) -> list[Exception]:
-        """Let every shim that began end, the last one first; what goes wrong is returned."""
+    async def leave(self, known: Mapping[str, ToolResult] | None = None) -> list[Exception]:
+        """Let every shim that began end, the last one first; what goes wrong is returned.
+
+        Args:
+            known: results that were there and not told yet.
+        """
         failures: list[Exception] = []
         if self._calling:
             await collected(failures, self.heard, None)
         for call in tuple(self._calls.values()):
-            result = ToolResult(call.call_id or "", call.tool, _STOPPED, "unknown")
+            result = (known or {}).get(call.call_id or "")
+            result = result or ToolResult(call.call_id or "", call.tool, _STOPPED, "unknown")
             await collected(failures, self.tool_ends, call, result)
         failures += await self._audience.settle(_AGENT)
         while self._attending:

@@ -181,10 +181,10 @@ async def _part(run: Run, crew: Crew, error: BaseException | None) -> None:
     result = None if outcome is None or failed or error is not None else run.ended or run.end(outcome)
     with under(run.op):
         try:
-            failures = [*await crew.leave(), *await crew.end(result, run.state)]
+            failures = [*await crew.leave(run.returned), *await crew.end(result, run.state)]
         except asyncio.CancelledError:
             # Whoever was not reached is told all the same.
-            await crew.leave()
+            await crew.leave(run.returned)
             await crew.end(result, run.state)
             raise
     together(failures, error or (outcome.error if outcome is not None and failed else None))

@@ -37,6 +37,7 @@ class Worked(Protocol):
     active: Any
     turn: Turn | None
     results: tuple[ToolResult, ...]
+    returned: dict[str, ToolResult]
     started: frozenset[str]
 
     def report(self, report: Report) -> None:
@@ -63,7 +64,8 @@ async def run_round(run: Worked, effect: RunTools) -> AsyncGenerator[ToolResult 
     if run.lead is not None:
         run.lead.round(run.active, plan)
     due = effect.calls if plan is None else plan.run
-    results = ToolExecutor(around=around(run, plan)).results(
+    beside_others = effect.tools.parallel_tool_calls and len(due) > 1
+    results = ToolExecutor(around=around(run, plan, early=beside_others)).results(
         due, tools=effect.tools, context=run.context, used=effect.used, on_tool_start=starting(run)
     )
     async with aclosing(beside(run, results)) as events:
@@ -124,14 +126,35 @@ def starting(run: Worked) -> Callable[[Call], Awaitable[None]]:
     return starts
 
 
-def around(run: Worked, plan: Plan | None) -> Around | None:
-    """What tells of each tool, and writes its result as soon as it is there."""
+def around(run: Worked, plan: Plan | None, *, early: bool = False) -> Around | None:
+    """What tells of each tool, and writes its result as soon as it is there.
+
+    Args:
+        run: the run.
+        plan: what becomes of the calls.
+        early: whether a result may be there before its turn comes to be told.
+    """
     log, lead = run.log, run.lead
+    shown = (plan or Plan()).shown
     told = knows_where(run.turn, around_tools(run.op, None if lead is None else lead.marked))
+    if early or log is not None:
+        told = _returning(run, told, shown)
     if log is None:
         return told
     waiting = {} if lead is None else lead.waiting
-    return log.recording(told, (plan or Plan()).shown, waiting=waiting)
+    return log.recording(told, shown, waiting=waiting)
+
+
+def _returning(run: Worked, told: Around | None, shown: Callable[[ToolResult], ToolResult]) -> Around:
+    """Know each result as soon as it is there: a run that is stopped before it is told has it all the same."""
+
+    async def returned(call: Call, ran: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        result = await (ran() if told is None else told(call, ran))
+        if result.outcome != WAITING:
+            run.returned[result.call_id] = shown(result)
+        return result
+
+    return returned
 
 
 async def tell(run: Worked, call: Call, *, result: ToolResult) -> None:

@@ -70,6 +70,7 @@ class Run(Struct):
         agent: the name of the agent that began it.
         others: closes the models that are called besides the first.
         opened: what is called of each model, by its `id`.
+        returned: results that are there and not told yet, by their calls.
         asides: what is under way beside the replies, if there was anything.
         sent: the last request as it was sent, and how it goes on.
         unseen: whether nobody looks at the events.
@@ -92,6 +93,7 @@ class Run(Struct):
     reading: EventStream | None = None
     passage: Passage | None = None
     results: tuple[ToolResult, ...] = ()
+    returned: dict[str, ToolResult] = field(default_factory=dict)
     started: frozenset[str] = frozenset()
     closing: bool = False
     tallied: bool = False
@@ -160,6 +162,8 @@ class Run(Struct):
         self.state, effects = advance(self.state, report)
         self.effects.extend(effects)
         self.reading = self.passage = None
+        for each in self.results if self.returned else ():
+            self.returned.pop(each.call_id, None)
         self.results, self.started = (), _NONE
         self.tried = 0
 
@@ -342,8 +346,9 @@ class Run(Struct):
     def _stopped(self, error: BaseException | None) -> Report:
         if isinstance(error, Exception):
             return Failed(error, called=self.reading is not None)
+        known = tuple((self.returned | {each.call_id: each for each in self.results}).values())
         if self.reading is None or self.passage is None:
-            return Aborted(results=self.results, started=self.started)
+            return Aborted(results=known, started=self.started)
         step = self.passage.read(self.reading.partial(UnclassifiedError("the run was stopped")))
         step, continued = (step, None) if self.asides is None else (self.asides.reply(step)[0], self.asides.continued)
-        return Aborted(step, self.passage.said(step, whole=False), continued=continued)
+        return Aborted(step, self.passage.said(step, whole=False), results=known, continued=continued)
