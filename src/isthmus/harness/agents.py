@@ -16,6 +16,7 @@ from isthmus.harness.decisions import Decision
 from isthmus.harness.delegation import check_handoffs
 from isthmus.harness.descriptor import AgentDescriptor, Runner
 from isthmus.harness.docket import Uncertain
+from isthmus.harness.given import check_given, told_of_runs
 from isthmus.harness.inputs import Item, RunInput, history_items, input_items, messages_of
 from isthmus.harness.journal import Journal
 from isthmus.harness.limits import Limits
@@ -61,7 +62,7 @@ class DefaultAgent:
         journal: where the steps of its runs are kept while they happen, so that `resume` goes on after a crash.
 
     Raises:
-        TypeError: there is no model; the instructions are neither text nor a prompt.
+        TypeError: there is no model; something is not of the kind that it must be.
         ValueError: a descriptor was given and its parts too, or more than one conversation, or one of another agent.
         SnapshotError: what was kept cannot be read.
         ToolDefinitionError: a tool cannot be offered.
@@ -102,12 +103,13 @@ class DefaultAgent:
             "output": output,
         }
         given = descriptor or type(self).descriptor
+        check_given(descriptor=given, limits=limits, runner=runner, run_state=run_state, snapshot=snapshot)
+        check_given(state_store=state_store, journal=journal)
         made = _described(given, parts)
         self.descriptor = made
         self.model = made.model
         self.name = made.name
-        told = (hooks,) if isinstance(hooks, RunnerHooks) else hooks
-        self._recipe = Recipe(made, limits=limits, runner=runner, hooks=told, journal=journal)
+        self._recipe = Recipe(made, limits=limits, runner=runner, hooks=told_of_runs(hooks), journal=journal)
         check_handoffs(self._recipe)
         self.tools = self._recipe.tools
         self._owns_model = owns_model
@@ -234,6 +236,7 @@ class DefaultAgent:
         return state, None
 
     def _order(self, input: RunInput, metadata: Mapping[str, Any] | None, *, watched: bool = False) -> Order:
+        check_given(metadata=metadata)
         return Order(
             items=input_items(input),
             told=isinstance(input, RunState),
@@ -278,6 +281,7 @@ class DefaultAgent:
             TierError: the run failed, without any answer.
             StateConflictError: somebody else has changed the store; the conversation is as it was.
         """
+        check_given(cancellation_token=cancellation_token)
         stream = self.run_stream(input, history, metadata=metadata)
         async with stream if cancellation_token is None else closed_by(cancellation_token, stream):
             return await stream.result()

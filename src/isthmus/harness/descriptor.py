@@ -35,8 +35,9 @@ class AgentDescriptor:
         handoffs: the agents that it may hand a conversation over to; a list may be added to until an agent is made.
 
     Raises:
-        TypeError: the instructions are neither text nor a prompt, or the handoffs are no list.
-        ValueError: the name is empty.
+        TypeError: the instructions are neither text nor a prompt; handoffs or shims are no list, or something among
+            the shims is none; the model's arguments are no dict.
+        ValueError: the name is empty, or the ceiling no whole number from 0.
         ToolDefinitionError: a tool cannot be offered.
     """
 
@@ -63,6 +64,17 @@ class AgentDescriptor:
             raise ValueError(f"name={name!r}: must be a text that is not empty")
         if isinstance(self.handoffs, AgentDescriptor) or not hasattr(self.handoffs, "__iter__"):
             raise TypeError(f"handoffs={self.handoffs!r:.60}: must be a list of descriptors, [descriptor] for one")
+        shims: Any = self.shims
+        if isinstance(shims, Shim) or not hasattr(shims, "__iter__"):
+            raise TypeError(f"shims={shims!r:.60}: must be a list of shims, [shim] for one")
+        strangers = [each for each in shims if not isinstance(each, Shim)]
+        if strangers:
+            raise TypeError(f"shims: {strangers[0]!r:.60} is no Shim; give one, made with what it needs")
+        if not isinstance(self.model_args, Mapping):
+            raise TypeError(f"model_args={self.model_args!r:.60}: must be a dict of request options")
+        most: Any = self.max_output_tokens
+        if most is not None and (type(most) is not int or most < 0):
+            raise ValueError(f"max_output_tokens={most!r:.60}: must be a whole number, or None for the adapter's own")
         if not isinstance(self.tools, ToolConfig | Tools):
             object.__setattr__(self, "tools", tool_config(self.tools).tools or Tools())
 
