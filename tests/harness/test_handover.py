@@ -624,3 +624,12 @@ async def test_the_plain_stream_answers_the_call() -> None:
     stream = RunStream(lambda state: recipe.begin(state, order), recipe.chain, before=state)
     results = [event async for event in stream if isinstance(event, ToolResult)]
     assert [(result.tool, result.outcome) for result in results] == [("billing_desk", "ok")]
+
+
+async def test_agents_are_told_apart_by_letters_of_every_script() -> None:
+    """The tool has the agent's letters; an adapter makes a name of them that its provider takes."""
+    desks = [AgentDescriptor(name=name, model=Turns(says(name))) for name in ("退款", "簿记", "Bücher & Co")]
+    model = Turns(asks(call("簿记", "a")))
+    result = await triage(model, *desks).run("go")
+    assert [tool.name for tool in model.seen[0].tools] == ["退款", "簿记", "bücher_co"]
+    assert result.text == "簿记"

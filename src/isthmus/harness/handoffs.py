@@ -26,7 +26,7 @@ _TASK: Mapping[str, Any] = {
 
 def tool_name(label: str) -> str:
     """The name of a tool that stands for an agent: in lower case, with "_" for what is no letter or digit."""
-    return re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_") or "agent"
+    return re.sub(r"[\W_]+", "_", label.lower()).strip("_") or "agent"
 
 
 class Handoff(Tool):
