@@ -6,12 +6,15 @@ import asyncio
 import gc
 import json
 from collections.abc import AsyncGenerator
+from datetime import date
+from enum import Enum
 from typing import Any
 
 import pytest
 
 from isthmus.harness import AgentDescriptor, ApprovalShim, DefaultAgent, PlanShim, RunEvent
 from isthmus.harness.runevents import Mailbox, RunEventKind
+from isthmus.models import OutputSchema
 from support.turns import Turns, asks, call, says
 
 
@@ -66,3 +69,37 @@ async def test_every_kind_of_event_happens_and_goes_through_json() -> None:
             form = event.to_dict(include_internal=internal)
             assert json.loads(event.dumps(include_internal=internal)) == form
             assert (form["type"], form["payload"]["kind"]) == (event.kind, event.kind)
+
+
+class Colour(Enum):
+    """An answer that is no text."""
+
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("form", "said", "plain"),
+    [
+        (Colour, "red", "red"),
+        (date, "2020-01-31", "2020-01-31"),
+        (set[int], [1], [1]),
+        (bytes, "abc", "abc"),
+        (dict[int, Colour], {"1": "red"}, {"1": "red"}),
+        (list[date], ["2020-01-31"], ["2020-01-31"]),
+    ],
+)
+async def test_an_answer_of_every_form_goes_through_json_as_the_form_writes_it(
+    form: Any, said: Any, plain: Any
+) -> None:
+    """In the last event, in the result, and in what an agent answers that it worked for."""
+    output = OutputSchema(form, strict_json_schema=False)
+    text = json.dumps({"response": said} if "response" in output.json_schema().get("properties", ()) else said)
+    asked = AgentDescriptor(name="kid", model=Turns(says(text)), output=output)
+    async with DefaultAgent(descriptor=asked).run_events("go") as stream:
+        events = [event async for event in stream]
+        result = await stream.result()
+    assert json.loads(events[-1].dumps())["payload"]["output"] == plain
+    assert json.loads(json.dumps(result.to_dict()))["final_output"] == plain
+    boss = AgentDescriptor(model=Turns(asks(call("kid")), says("done")), tools=[asked.as_tool()])
+    answer = (await DefaultAgent(descriptor=boss).run("go")).messages[2]["content"]
+    assert (answer if isinstance(plain, str) else json.loads(answer)) == plain

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from isthmus.harness.loopstate import LoopState
 from isthmus.harness.modelview import run_events
 from isthmus.harness.outcome import Outcome
 from isthmus.harness.pending import Waiting
+from isthmus.harness.result import plain_answer
 from isthmus.harness.resume import Resume
 from isthmus.harness.roles import Makes
 from isthmus.harness.runnerhooks import RunIdentity
@@ -144,7 +146,7 @@ class Lead:
             )
             return ToolFailure(text=WAITS, error=ToolError(WAITS, WAITING))
         if outcome.outcome == "completed":
-            return result.final_output
+            return _told(result.final_output)
         detail = outcome.detail and f": {outcome.detail}"
         text = outcome.text and f" Before that it said: {outcome.text}"
         return _failure(f"{name} was cut, {outcome.reason}{detail}.{text}", outcome.reason or "cut")
@@ -220,6 +222,12 @@ def check_handoffs(recipe: Makes) -> None:
             except InvalidRequestError as error:
                 where = f"agent {tool.agent.name!r}, to which {knows.made.name!r} may hand over"
                 raise InvalidRequestError(f"{where}: {error}") from error
+
+
+def _told(answer: Any) -> Any:
+    """What the tool returns: the answer itself, for a formatter, where it becomes JSON, and else what JSON it is."""
+    itself = isinstance(answer, str | int | float | Mapping | list | tuple | None) or is_dataclass(answer)
+    return answer if itself or hasattr(answer, "model_dump_json") else plain_answer(answer)
 
 
 def _failure(why: str, kind: str) -> ToolFailure:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from msgspec import to_builtins
-
 from isthmus.adapters.views import to_response
 from isthmus.chain.ledger import Attempt
 from isthmus.errors import CutReason, ModelsException, RunErrorDetails
@@ -17,7 +15,9 @@ from isthmus.harness.outcome import Outcome
 from isthmus.harness.pending import pending_in
 from isthmus.harness.state import RunState
 from isthmus.models.events import FinishReason, StepResult, Usage
+from isthmus.models.jsontext import loads
 from isthmus.models.responses import ModelResponse
+from isthmus.models.results import structured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +95,10 @@ class RunResult:
         Args:
             include_internal: whether the messages hold those that are no part of the public conversation.
         """
-        answer = to_builtins(self.final_output, enc_hook=_plain)
-        return {"final_output": answer, **self.outcome.to_dict(include_internal=include_internal)}
+        return {
+            "final_output": plain_answer(self.final_output),
+            **self.outcome.to_dict(include_internal=include_internal),
+        }
 
 
 def left_by(result: RunResult) -> RunState:
@@ -110,9 +112,15 @@ def say_how_far(outcome: Outcome, replies: tuple[StepResult, ...]) -> None:
         outcome.error.run_data = RunErrorDetails(to_response(replies[-1]) if replies else None)
 
 
-def _plain(value: Any) -> Any:
-    """A pydantic model, which the encoder does not know."""
-    dump = getattr(value, "model_dump", None)
-    if dump is None:
-        raise TypeError(f"final_output: {type(value).__name__} has no JSON form")
-    return dump(mode="json")
+def plain_answer(value: Any) -> Any:
+    """An answer as plain JSON values, as the form writes it that it was read by: models, dates, sets, enums, too.
+
+    Raises:
+        TypeError: it has no JSON form.
+    """
+    if value is None or type(value) in (str, int, bool, float):
+        return value
+    try:
+        return loads(structured(value))
+    except ValueError as error:
+        raise TypeError(f"final_output: {type(value).__name__} has no JSON form: {error}") from error

@@ -10,8 +10,10 @@ from enum import StrEnum
 from typing import Any, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace as changed
 
 from isthmus.chain.ledger import Attempt
+from isthmus.harness.result import plain_answer
 from isthmus.models.eventjson import JsonEvent
 from isthmus.models.events import Call
 from isthmus.models.executor import ToolResult
@@ -94,6 +96,12 @@ class RunEvent(msgspec.Struct, JsonEvent, frozen=True, kw_only=True):
     state: StateSnapshot | None = None
     output: Any = None
     detail: Mapping[str, Any] | None = None
+
+    def to_dict(self, *, include_internal: bool = False) -> dict[str, Any]:
+        """As every event says itself; an answer of a given form as the form writes it."""
+        typed = self.output is not None and type(self.output) is not str
+        told = changed(self, output=plain_answer(self.output)) if typed else self
+        return JsonEvent.to_dict(told, include_internal=include_internal)
 
     @property
     def is_root(self) -> bool:
