@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
@@ -228,3 +229,13 @@ async def test_what_is_left_over_in_a_loop_of_its_own_is_ended():
     tasks: list[asyncio.Task[None]] = []
     run_sync(work)
     assert ended == ["cleaned up"]
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [(5, r"run_sync\(5\): must be an awaitable"), (lambda: 5, r"gave 5: must be an awaitable, or a function that")],
+)
+def test_what_is_not_to_be_waited_for_is_refused(work: Any, words: str) -> None:
+    """It says what it was given, and what to give."""
+    with pytest.raises(TypeError, match=words):
+        run_sync(work)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextvars import copy_context
+from inspect import isawaitable
 from threading import Thread, current_thread
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -26,10 +27,17 @@ def run_sync(work: Any, /, *args: Any, **kwargs: Any) -> Any:
         work: an awaitable, or a function that returns one; the function is called inside the loop.
         args: for the function.
         kwargs: for the function.
+
+    Raises:
+        TypeError: there is nothing to wait for.
     """
 
     async def main() -> Any:
-        return await (work(*args, **kwargs) if callable(work) else work)
+        waits = work(*args, **kwargs) if callable(work) else work
+        if not isawaitable(waits):
+            said = f"run_sync({work!r:.60})" + (f" gave {waits!r:.60}" if callable(work) else "")
+            raise TypeError(f"{said}: must be an awaitable, or a function that returns one")
+        return await waits
 
     if not _loop_runs():
         return asyncio.run(main())

@@ -514,3 +514,21 @@ async def test_a_run_that_is_stopped_in_a_hook_tells_each_end_once(where: str, h
     assert run.cancelled()
     assert [+each.open or -each.open for each in everybody] == [Counter()] * 3
     assert not tasks()
+
+
+async def test_a_shim_that_gives_nothing_back_is_named() -> None:
+    """What binds a run must be a bound shim, what changes the messages must give messages."""
+
+    class Nobody(Shim):
+        name = "nobody"
+
+        async def bind(self, run: Any) -> Any:
+            return None
+
+    async def nothing(_: Any) -> None:
+        """Forget to return."""
+
+    with pytest.raises(TypeError, match="shim 'nobody': bind gave None: must return a BoundShim"):
+        await agent(Turns(says("done")), shims=[Nobody()]).run("go")
+    with pytest.raises(TypeError, match=r"transform_messages gave None: must return the messages, as a list"):
+        await agent(Turns(says("done")), shims=[Does(transform_messages=nothing)]).run("go")

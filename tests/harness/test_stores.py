@@ -330,3 +330,11 @@ def test_no_store_shows_a_password(server: str) -> None:
     with pytest.raises(StateConflictError) as caught:
         store.save(shot(2), expected_revision=1)
     assert "hunter2" not in repr(store) + str(caught.value) + str(vars(caught.value))
+
+
+def test_what_the_database_says_is_said_of_its_file(tmp_path: Path) -> None:
+    """With the type that it has: which of several files it was cannot be guessed."""
+    path = tmp_path / "agents.db"
+    path.write_bytes(b"no database at all" * 9)
+    with pytest.raises(sqlite3.DatabaseError, match=r"agents\.db, row 'ann': file is not a database"):
+        SqliteStateStore(path, key="ann").load()

@@ -82,6 +82,8 @@ class Crew:
         self._state.history, self._state.turn_count = stands.messages, stands.earlier + stands.steps
         for shim in self._shims:
             bound = await shim.bind(self.run)
+            if not isinstance(bound, BoundShim):
+                raise TypeError(f"shim {shim.name!r}: bind gave {bound!r:.60}: must return a BoundShim for the run")
             self._bound = (*self._bound, bound)
             self._attending.append(bound)
             await bound.on_run_start(self._state, self._transient)
@@ -156,7 +158,11 @@ class Crew:
         copies = [own_copy(message) for message in ctx.messages] if changing or listening else []
         messages = list(copies)
         for bound in changing:
-            messages = await bound.transform_messages(messages)
+            given = await bound.transform_messages(messages)
+            if not isinstance(given, list | tuple):
+                kind = type(bound).__qualname__
+                raise TypeError(f"{kind}.transform_messages gave {given!r:.60}: must return the messages, as a list")
+            messages = list(given)
         await self._audience.starts(_MODEL, lambda each: each.on_llm_start(self.run, messages), end=self._llm_end(None))
         if changing or listening:
             known = {id(copied): message for copied, message in zip(copies, ctx.messages, strict=True)}

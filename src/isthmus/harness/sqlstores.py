@@ -139,6 +139,14 @@ class SqliteStateStore(_SqlStateStore):
 
     @contextmanager
     def _transaction(self, *, writes: bool) -> Iterator[_Connection]:
+        try:
+            with self._opened(writes=writes) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise type(error)(f"{self.place}: {error}") from error
+
+    @contextmanager
+    def _opened(self, *, writes: bool) -> Iterator[_Connection]:
         if writes:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         elif not self.path.exists():
