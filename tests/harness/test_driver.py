@@ -5,7 +5,7 @@ import gc
 import threading
 import weakref
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ from isthmus.models.cancellation import CancellationToken
 from isthmus.models.events import Call, CallDelta, Finish, Native, Reasoning, Reset, Text
 from isthmus.models.executor import ToolResult
 from isthmus.models.fold import chain_of_causes
-from isthmus.models.tools import Tool, Tools
+from isthmus.models.tools import Tool, Tools, as_tool
 from isthmus.observability import hooks
 from support.turns import Turns, asks, call, says, tasks
 
@@ -535,3 +535,32 @@ async def test_a_run_that_is_stopped_knows_each_call_that_had_ended(way: str, ho
     assert [message["content"] for message in result.messages[2:]] == [UNKNOWN, "paid"]
     assert told.ended == ({"a": "unknown", "b": "ok"} if hooked else {})
     assert not tasks()
+
+
+@pytest.mark.parametrize("where", ["on_llm_start", "on_llm_end", "on_tool_call_start", "on_agent_end", "tool"])
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("how", ["run_stream", "run_events"])
+async def test_who_closes_a_run_from_within_cancels_nobody_afterwards(where: str, fails: bool, how: str) -> None:
+    """A hook or a tool that closes the stream and returns at once ends the run; what the reader awaits next goes on."""
+
+    async def close(*_: Any, **__: Any) -> None:
+        await stream.aclose()
+        if fails:
+            raise LookupError("and it fails")
+
+    @as_tool(name="echo")
+    async def closing(n: int) -> None:
+        await close()
+
+    hooks = RunnerHooks()
+    if where != "tool":
+        setattr(hooks, where, close)
+    model, tools = Turns(asks(call("echo", "a", n=1)), says("A")), [closing if where == "tool" else echo]
+    stream = getattr(DefaultAgent(model=model, tools=tools, hooks=hooks), how)("go")
+    with suppress(LookupError, ExceptionGroup):
+        async with asyncio.timeout(2):
+            await read(stream)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0.001)
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+    assert stream.outcome is not None

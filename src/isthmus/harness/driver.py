@@ -96,6 +96,7 @@ async def drive(
         if watch.claim() is None:
             raise
     finally:
+        await watch.absorb()
         watch.stop()
         async for told in _ends(run, kept, sys.exception()):
             yield told
@@ -151,6 +152,7 @@ async def _ends(run: Run, kept: Kept | None, error: BaseException | None) -> Asy
 async def _over(run: Run, kept: Kept | None, error: BaseException | None) -> None:
     """Settle what became of a run, let everybody go, and close its journal."""
     run.stop(error)
+    run.ending = asyncio.current_task()
     if kept is not None:
         kept.turn.ending = asyncio.current_task()
     if isinstance(error, Exception) or (kept is not None and not kept.has(run)):
@@ -164,6 +166,7 @@ async def _over(run: Run, kept: Kept | None, error: BaseException | None) -> Non
         failure = sys.exception()
         if isinstance(failure, Exception):
             run.error = failure
+        run.ending = None
         if kept is not None:
             kept.turn.leave()
         try:

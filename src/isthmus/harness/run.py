@@ -70,6 +70,7 @@ class Run(Struct):
         agent: the name of the agent that began it.
         others: closes the models that are called besides the first.
         opened: what is called of each model, by its `id`.
+        ending: the task in which it ends.
         returned: results that are there and not told yet, by their calls.
         asides: what is under way beside the replies, if there was anything.
         sent: the last request as it was sent, and how it goes on.
@@ -96,6 +97,7 @@ class Run(Struct):
     returned: dict[str, ToolResult] = field(default_factory=dict)
     started: frozenset[str] = frozenset()
     closing: bool = False
+    ending: Any = None
     tallied: bool = False
     concluded: bool = False
     active: Any = None

@@ -96,7 +96,7 @@ class RunStream:
                 await run.reading.aclose()
             else:
                 watch.interrupt(CLOSED)
-            if watch.task is asyncio.current_task():
+            if asyncio.current_task() in (watch.task, run.ending):
                 return
             await watch.respite()
         await self._events.aclose()
