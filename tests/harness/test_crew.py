@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from isthmus.errors import InvalidRequestError, UnavailableError
+from isthmus.errors import InvalidRequestError, UnavailableError, UnclassifiedError
 from isthmus.harness import (
     AgentDescriptor,
     BoundShim,
@@ -532,3 +532,23 @@ async def test_a_shim_that_gives_nothing_back_is_named() -> None:
         await agent(Turns(says("done")), shims=[Nobody()]).run("go")
     with pytest.raises(TypeError, match=r"transform_messages gave None: must return the messages, as a list"):
         await agent(Turns(says("done")), shims=[Does(transform_messages=nothing)]).run("go")
+
+
+@pytest.mark.parametrize("where", [*_TOLD, "prepare_turn", "on_run_end"])
+async def test_a_cancellation_of_a_hook_or_a_shim_of_its_own_fails_the_run_and_cancels_nobody(where: str) -> None:
+    """Who waits for the run is not cancelled, since nobody asked for that: he gets an error, as of any failure."""
+
+    async def wait_for_what_was_cancelled(*_: Any, **__: Any) -> None:
+        given_up = asyncio.get_running_loop().create_future()
+        given_up.cancel()
+        await given_up
+
+    hooks, shims = RunnerHooks(), []
+    if where in _TOLD:
+        setattr(hooks, where, wait_for_what_was_cancelled)
+    else:
+        shims = [Does(**{where: wait_for_what_was_cancelled})]
+    made = agent(Turns(asks(call("echo", "a", n=1)), says("done")), hooks=hooks, shims=shims)
+    with pytest.raises((UnclassifiedError, ExceptionGroup)):
+        await made.run("go")
+    assert not tasks()

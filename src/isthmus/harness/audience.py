@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from inspect import isawaitable
 from typing import Any, TypeAlias
 
 from isthmus.harness.runnerhooks import RunnerHooks
+from isthmus.models.fold import fail_if_uninvited
 
 Say: TypeAlias = Callable[[RunnerHooks], Any]
 
@@ -72,9 +74,14 @@ class Audience:
 
 
 async def answered(answer: Any) -> None:
-    """Wait for a hook that is async."""
-    if isawaitable(answer):
+    """Wait for a hook that is async; a cancellation of its own making is its failure, and cancels nobody else."""
+    if not isawaitable(answer):
+        return
+    try:
         await answer
+    except asyncio.CancelledError as error:
+        fail_if_uninvited(error)
+        raise
 
 
 async def collected(failures: list[Exception], told: Callable[..., Any], *what: Any) -> None:

@@ -24,6 +24,7 @@ from isthmus.harness.runevents import RunEvent
 from isthmus.harness.state import RunState
 from isthmus.models.aside import Aside
 from isthmus.models.events import CallDelta, Finish, Text
+from isthmus.models.fold import fail_if_uninvited
 from isthmus.models.stream import Watchdog
 from isthmus.observability.scope import under
 
@@ -92,12 +93,12 @@ async def drive(
                 if not run.closing:
                     await run.replied(effect, broken)
         await _leave(run, kept, watch)
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
         if watch.claim() is None:
+            fail_if_uninvited(error)
             raise
     finally:
-        await watch.absorb()
-        watch.stop()
+        await watch.end()
         async for told in _ends(run, kept, sys.exception()):
             yield told
 

@@ -97,6 +97,17 @@ def uninvited(error: asyncio.CancelledError) -> UnclassifiedError | None:
     return failure
 
 
+def fail_if_uninvited(error: asyncio.CancelledError) -> None:
+    """Raise the failure behind a cancellation that nobody asked this task for.
+
+    Raises:
+        UnclassifiedError: it is one.
+    """
+    failure = uninvited(error)
+    if failure is not None:
+        raise failure
+
+
 def said(error: BaseException) -> str:
     """The type and the words of an exception; the type alone where it has none, or fails to say them."""
     try:

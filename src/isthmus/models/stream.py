@@ -186,15 +186,16 @@ class Watchdog(msgspec.Struct, eq=False):
                 self._home, self._baseline = self.task, self.task.cancelling()
             self.task.cancel(Interruption(why))
 
-    async def absorb(self) -> None:
-        """Let an interruption of this very task arrive that has not yet: nothing else that it waits for is to end."""
-        if self._hit is None or self.task is not asyncio.current_task():
-            return
+    async def end(self) -> None:
+        """Disarm it; an interruption of this very task arrives here if it has not: it is to end nothing else."""
         try:
-            await asyncio.sleep(0)
+            if self._hit is not None and self.task is asyncio.current_task():
+                await asyncio.sleep(0)
         except asyncio.CancelledError:
             if self.claim() is None:
                 raise
+        finally:
+            self.stop()
 
     async def respite(self) -> None:
         """Leave the task that was interrupted time to go: each time more, at the most 50 ms."""
