@@ -44,10 +44,13 @@ class Audience:
         Raises:
             Exception: whatever a hook raises; those behind it are told neither of the start nor of the end.
         """
+        if not self.hooks:
+            return
         _, told = self._owed[key] = end, deque()
         for hooks in self.hooks:
             told.append(hooks)
-            await answered(start(hooks))
+            if (answer := start(hooks)) is not None:
+                await answered(answer)
 
     async def ends(self, key: str, end: Say) -> None:
         """Tell of an end those who were told of the start.
@@ -55,10 +58,13 @@ class Audience:
         Raises:
             Exception: whatever a hook raises; those behind it are told by `settle`.
         """
-        _, left = self._owed.get(key, (end, deque()))
+        if key not in self._owed:
+            return
+        _, left = self._owed[key]
         self._owed[key] = end, left
         while left:
-            await answered(end(left.popleft()))
+            if (answer := end(left.popleft())) is not None:
+                await answered(answer)
         self._owed.pop(key, None)
 
     async def settle(self, *keys: str) -> list[Exception]:

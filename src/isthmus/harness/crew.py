@@ -235,7 +235,7 @@ class Crew:
             self._plan = plan
             self._publish(RunEventKind.PLAN_UPDATED, detail={"steps": own_copy(plan)})
         key, end = _key(call), self._tool_end(call, result)
-        if not self._audience.owed(key):
+        if self._audience.hooks and not self._audience.owed(key):
             self._audience.owe(key, end)
         await self._audience.ends(key, end)
 

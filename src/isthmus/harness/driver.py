@@ -98,8 +98,7 @@ async def drive(
             fail_if_uninvited(error)
             raise
     finally:
-        await watch.end()
-        async for told in _ends(run, kept, sys.exception()):
+        async for told in _ends(run, kept, watch, error=sys.exception()):
             yield told
 
 
@@ -139,8 +138,11 @@ async def _leave(run: Run, kept: Kept | None, watch: Watchdog) -> None:
         await kept.end(run)
 
 
-async def _ends(run: Run, kept: Kept | None, error: BaseException | None) -> AsyncGenerator[RunEvent, None]:
+async def _ends(
+    run: Run, kept: Kept | None, watch: Watchdog, *, error: BaseException | None
+) -> AsyncGenerator[RunEvent, None]:
     """End a run, show what is still to be told of it, and raise what it failed with by itself."""
+    await watch.end()
     try:
         await _over(run, kept, error)
     finally:
