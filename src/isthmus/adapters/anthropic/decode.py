@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import Literal
 
 import msgspec
 
@@ -23,11 +24,13 @@ _NO_ERROR = (b"null", b"false", b"{}", b'""')
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
-class _TextDelta(msgspec.Struct, tag_field="type", tag="text_delta", forbid_unknown_fields=True):
+class _TextDelta(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["text_delta"]
     text: str
 
 
-class _TextFrame(msgspec.Struct, tag_field="type", tag="content_block_delta", forbid_unknown_fields=True):
+class _TextFrame(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["content_block_delta"]
     index: int
     delta: _TextDelta
 
@@ -57,7 +60,7 @@ class MessagesDecoder:
             TierError: the frame is an error, or malformed; carries the usage seen so far.
         """
         block = self._reply.writing
-        if block is not None:
+        if block is not None and frame.event != "error":
             try:
                 quick = _decode_text(frame.data)
             except (msgspec.DecodeError, UnicodeDecodeError):

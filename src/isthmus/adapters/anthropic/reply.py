@@ -103,11 +103,12 @@ class Reply:
         return out if begin is None else out + begin(self, block)
 
     def extend(self, block: Block, delta: Members) -> list[Event]:
-        """A block goes on; a delta of unknown type is merged into it."""
+        """A block goes on; a delta of unknown type is merged into it, and a text's text is told."""
         handle = _DELTAS.get(string(delta.get("type"), "a delta's type"))
         if handle is None:
+            told = len(block.texts)
             block.take(delta)
-            return []
+            return [Text(text) for text in block.texts[told:]]
         return handle(self, block, delta)
 
     def shut(self, block: Block) -> list[Event]:
