@@ -158,6 +158,7 @@ class ConverseDecoder:
     def _stopped(self, found: Members) -> None:
         self._reply.reason = string(found.get("stopReason"), "stopReason") or None
         self._over = True
+        self._reply.writing = None
 
     def _metadata(self, found: Members) -> list[Event]:
         self._reply.told(found, over=True)
