@@ -362,6 +362,15 @@ def test_events_keep_their_frame() -> None:
         assert json.loads(text.raw.data)["delta"] == text.text
 
 
+def test_an_empty_piece_of_text_is_no_event() -> None:
+    """What says nothing is not told, in the first piece or later."""
+    decoder = ResponsesDecoder(whole=False)
+    pieces = [
+        frame("response.output_text.delta", output_index=0, item_id="m", delta=text) for text in ("", "a", "", "b")
+    ]
+    assert [event for piece in pieces for event in decoder.feed(piece)] == [Text("a"), Text("b")]
+
+
 @given(st.text(max_size=60), st.integers(1, 7))
 @settings(max_examples=60, deadline=None)
 def test_any_text_in_any_pieces_is_the_text(text: str, size: int) -> None:
@@ -398,6 +407,9 @@ def test_the_decoder_tells_what_a_frame_was() -> None:
     ]
     assert json.loads(decoder.response) == response(message())
     assert isinstance(next(iter(decoder.close(Ended.FRAMED))), Finish)
+    whole = ResponsesDecoder(whole=True)
+    whole.feed(Frame(json.dumps(response(message())).encode()))
+    assert json.loads(whole.response) == response(message())
 
 
 def test_usage_is_in_disjoint_buckets() -> None:

@@ -196,7 +196,9 @@ class ResponsesDecoder:
     def _text_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         slot, event = self._slot(value)
         events = self._items.text_delta(slot, _delta(event))
-        self._here, self._pieces = slot.at, slot.pieces
+        # Where servers count every item as the first, an index is the newest one's alone.
+        self._here = slot.at if slot.at == max(self._items.slots) else None
+        self._pieces = slot.pieces
         return events
 
     def _refusal_delta(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
