@@ -30,7 +30,8 @@ def settle(answer: Answer, *, seed: str, frame: Frame, streamed: Calls | None = 
     found, written = entries(message)
     left = [entry for entry in found if entry["id"] not in answer.answered]
     cut, doubtful = finish_of(answer.reason) in _CUT, answer.reason is None
-    seed = str(message.get("id") or seed)
+    own = message.get("id")
+    seed = own if isinstance(own, str) and own else seed
     # The output is the truth: pieces that say less than it are not all that there was.
     if streamed and len(left) == len(found) <= len(streamed):
         return streamed.settle(cut=cut, doubtful=doubtful, seed=seed)

@@ -26,7 +26,7 @@ from isthmus.adapters.langserve.reply import (
     text_of,
 )
 from isthmus.adapters.openai_chat.calls import Calls, Settled
-from isthmus.adapters.openai_chat.merge import exact
+from isthmus.adapters.openai_chat.merge import exact, plain
 from isthmus.errors import AdapterError, ProtocolError, TierError, TransientError
 from isthmus.models.events import Event, Finish, FinishReason, Native, Note, NoteCode, Text, framed
 from isthmus.models.finish import finish_of, is_unreadable
@@ -96,7 +96,7 @@ class LangServeDecoder:
             value = exact(frame.data)
         except (ValueError, RecursionError):
             raise Failure(frame.data.decode("utf-8", "replace") or "an error without details").classified() from None
-        raise classify_in_band(value)
+        raise classify_in_band(plain(value))
 
     def _end(self, frame: Frame) -> Iterable[Event]:
         """The server's own end mark: the end of a stream whose root run was filtered out, nothing more to others."""
@@ -121,7 +121,7 @@ class LangServeDecoder:
         name = value.get("event") if isinstance(value, dict) else None
         if not isinstance(name, str):
             if isinstance(value, dict) and value.get("error"):
-                raise classify_in_band(value)
+                raise classify_in_band(plain(value))
             raise _malformed("no event of a run", frame)
         return self._take(name, value)
 
@@ -129,7 +129,7 @@ class LangServeDecoder:
         """The body of `/invoke`: `output`, or the output itself."""
         held = isinstance(value, dict)
         if held and "output" not in value and value.get("error"):
-            raise classify_in_band(value)
+            raise classify_in_band(plain(value))
         self._output = value["output"] if held and "output" in value else value
         if self._output is value and self._parse is None and read(value).text is None:
             raise ProtocolError(f"the reply holds no output: {dumps(value)[:_EXCERPT].decode('utf-8', 'replace')}")
