@@ -14,7 +14,7 @@ from isthmus.errors import ProtocolError, TierError, TransientError
 from isthmus.models.events import Finish, Native, NoteCode, Reasoning, StepResult, Text
 from isthmus.wire.call import Ended, WireReply
 from isthmus.wire.frame import Frame
-from support.chat_frames import chunk, decode, fold, sse, step, tc, whole
+from support.chat_frames import chunk, decode, decode_whole, fold, sse, step, tc, whole
 from support.chat_walk import walk
 from support.corpus import REASON, Row, corpus_root, load, rows
 
@@ -88,6 +88,8 @@ def test_events_carry_their_frame() -> None:
     events = decode([sse(chunk({"content": "a"}), chunk({"reasoning_content": "b"}), chunk(finish="stop"))])
     assert [type(event) for event in events] == [Text, Reasoning, Finish]
     assert all(event.raw is not None and b"chatcmpl-1" in event.raw.data for event in events)
+    assert b'"finish_reason": "stop"' in events[-1].raw.data
+    assert all(event.raw is not None for event in decode([sse(chunk({"content": "a"}))]))
 
 
 @pytest.mark.parametrize(
@@ -454,3 +456,6 @@ def test_an_empty_text_is_no_event() -> None:
     texts = ["", "a", "", "b"]
     events = decode([sse(*[chunk({"content": text}) for text in texts], chunk(finish="stop"))])
     assert [event.text for event in events if isinstance(event, Text)] == ["a", "b"]
+    usage = {"prompt_tokens": 9, "completion_tokens": 0, "total_tokens": 9}
+    body = {"choices": [{"index": 0, "message": {"content": ""}, "finish_reason": "stop"}], "usage": usage}
+    assert [type(event) for event in decode_whole(json.dumps(body).encode())] == [Finish]

@@ -48,9 +48,9 @@ def _label(value: Any) -> str | None:
 
 def _read(value: Mapping[str, Any]) -> _Fragment:
     function, custom = value.get("function"), value.get("custom")
-    is_custom = custom is not None and isinstance(custom, Mapping) and not hollow(custom) and hollow(function)
+    is_custom = isinstance(custom, dict) and not hollow(custom) and hollow(function)
     body: Any = custom if is_custom else function
-    flat = type(body) is not dict and not isinstance(body, Mapping)
+    flat = not isinstance(body, dict)
     body = value if flat else body
     given = body.get("input" if is_custom else "arguments")
     return _Fragment(
@@ -178,7 +178,7 @@ class Calls:
         Raises:
             ProtocolError: nothing tells which call it belongs to.
         """
-        if type(value) is not dict and not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             if value is None:
                 return None
             raise ProtocolError(f"tool_calls: an entry must be an object, not {shown(value)}")

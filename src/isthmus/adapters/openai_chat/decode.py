@@ -169,6 +169,7 @@ class ChatDecoder:
         data = frame.data.strip()
         if data == _END:
             self.done = True
+            self._last = self._last or frame
             return ()
         if self._whole:
             said = self._all_text(frame, data)

@@ -119,7 +119,7 @@ class Choice:
             if said is not None and not isinstance(said, Mapping):
                 raise ProtocolError(f"choices: a message must be an object, not {shown(said)}")
         if delta is not None:
-            self._snapshot = self._snapshot if message is None else message
+            self._snapshot = message
             return delta, False
         if message is None:
             return {"content": choice.get("text")}, whole
