@@ -81,7 +81,7 @@ class Mutant(NamedTuple):
         module: its name.
         where: the function or the constant in which it is changed.
         line: the line of the change.
-        what: the change, and the code that it was made to.
+        what: the change, and the code that it was made to, with a number where the same is done to several places.
         place: which node is changed, in the order of `_order`.
         other: what takes its place.
     """
@@ -193,13 +193,15 @@ def mutants(module: str) -> list[Mutant]:
     """Every mutant of one module."""
     module = f"isthmus.{module}"
     tree = ast.parse(_path(module).read_text(encoding="utf-8"))
-    idle, made = _idle(tree), []
+    idle, made, same = _idle(tree), [], Counter[tuple[str, str]]()
     for place, (node, where) in enumerate(_order(tree)):
         if id(node) in idle:
             continue
         for what, other in changes(node):
             told = f"{what}: {ast.unparse(node)[:70]!r}"
-            made.append(Mutant(module, where, getattr(node, "lineno", 0), told, place, other))
+            same[where, told] += 1
+            number = f" ({same[where, told]})" if same[where, told] > 1 else ""
+            made.append(Mutant(module, where, getattr(node, "lineno", 0), told + number, place, other))
     return made
 
 
