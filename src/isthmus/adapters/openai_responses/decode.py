@@ -153,7 +153,7 @@ class ResponsesDecoder:
     def _created(self, value: dict[str, Raw], frame: Frame) -> Iterable[Event]:
         """A response begins; another one inside it would be glued to it."""
         response = loads(value.get("response", b"{}"))
-        begun = response.get("id") if isinstance(response, dict) else None
+        begun = word(response.get("id")) if isinstance(response, dict) else None
         if self._began is not None and begun != self._began and self._items.slots:
             raise ProtocolError("response.created came twice: a second reply inside the first")
         self._began = begun or ""
