@@ -195,6 +195,7 @@ def _usual(data: bytes) -> list[Frame] | None:
     if data[:7] != b"data: {":
         return None
     values = data[6:-2].split(b"\n\ndata: ")
-    if data.count(_LF) != 2 * len(values) or not all(values):
+    # Not counted: looking for one byte that is not there takes a tenth of that.
+    if _LF in b"".join(values) or not all(values):
         return None
     return list(map(_new, _FRAME, zip(values, _NO_EVENT, strict=False)))
