@@ -402,3 +402,11 @@ def test_a_reply_that_leads_elsewhere_is_the_addresss_failure(status: int) -> No
         assert "base URL" in error.message
     assert "cnry" not in str(error)
     assert classify_reply(WireReply(302, {}, b"")).message == "HTTP 302 without a body"
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", "\u00a0"])
+def test_an_error_page_may_begin_with_blanks(blank: str) -> None:
+    """What a body says counts, not how many blanks a template of the server's left in front of it."""
+    body = (blank * 5000 + "<p>maximum context length exceeded</p>").encode()
+    error = classify_reply(WireReply(500, {}, body))
+    assert (str(error.error_class), error.message) == ("overflow", "maximum context length exceeded")

@@ -327,7 +327,7 @@ def _parsed(body: bytes) -> Failure:
     try:
         return Failure.parse(loads(body))
     except (ValueError, RecursionError):
-        return Failure(_plain(body.decode("utf-8", "replace")))
+        return Failure(_plain(body.decode("utf-8", "replace").strip()))
 
 
 def classify_reply(reply: WireReply) -> TierError:
