@@ -54,6 +54,19 @@ def test_a_legal_name_is_sent_as_it_is() -> None:
     assert len(legal_name("x" * 65, dialect="openai-strict")) == 64
 
 
+class Named(str):
+    """A text of a class of its own, as some libraries have them; JSON encoders refuse it."""
+
+
+@pytest.mark.parametrize("rule", list(RULES))
+def test_a_name_is_plain_text_whoever_used_it_first(rule: str) -> None:
+    """A text of somebody's own class is sent as its letters, and stands for nobody else's name later on."""
+    name = f"first_{rule.replace('-', '_')}"
+    assert type(legal_name(Named(name), dialect=rule)) is str
+    assert type(legal_name(name, dialect=rule)) is str
+    assert legal_name(Named(name), dialect=rule) == name
+
+
 def test_names_that_look_alike_stay_apart() -> None:
     """F26: names that are the same once cleaned get suffixes of their own, whatever stands beside them."""
     made = legal_names(["a b", "a.b", "a_b"], dialect="openai-strict")

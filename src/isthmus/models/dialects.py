@@ -128,7 +128,8 @@ def legal_name(name: str, *, dialect: str) -> str:
     """
     rule = _dialect(dialect).names
     if not rule.length or re.fullmatch(f"[{rule.first}][{rule.other}]{{0,{rule.length - 1}}}", name):
-        return name
+        # Not the very text: one of a class of somebody's own would stand for everybody's of the same letters.
+        return str.__str__(name)
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
     kept = min(rule.length - _HASH - 1, _KEPT_CHARACTERS)
     clean = re.sub(f"[^{rule.other}]", "_", name)
