@@ -44,3 +44,16 @@ async def test_nothing_is_begun_after_a_failure_or_a_close() -> None:
     await asyncio.wait((waits,))
     assert waits.cancelled()
     assert [each async for each in turns] == []
+
+
+async def test_one_is_made_at_a_time() -> None:
+    """As with a generator: who asks for the next while one is being made, or closes it, hears of it."""
+    turns = InTurn((2, 4), half)
+    waits = asyncio.ensure_future(anext(turns))
+    await asyncio.sleep(0)
+    for again in (turns.__anext__(), turns.aclose()):
+        with pytest.raises(RuntimeError, match="is being made"):
+            await again
+    assert await waits == 1
+    assert [each async for each in turns] == [2]
+    await turns.aclose()

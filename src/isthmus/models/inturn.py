@@ -27,25 +27,40 @@ class InTurn(Generic[_Given, _Item]):
     Args:
         given: the things.
         make: makes an item of one.
+
+    Raises:
+        RuntimeError: somebody asks for the next, or closes it, while one is being made.
     """
 
-    __slots__ = ("_left", "_make")
+    __slots__ = ("_at_work", "_left", "_make")
 
     def __init__(self, given: Iterable[_Given], make: Callable[[_Given], Awaitable[_Item]]) -> None:
         self._left = iter(given)
         self._make = make
+        self._at_work = False
 
     def __aiter__(self) -> InTurn[_Given, _Item]:
         return self
 
     async def __anext__(self) -> _Item:
+        self._check()
         left, self._left = self._left, iter(())
         for each in left:
-            item = await self._make(each)
+            self._at_work = True
+            try:
+                item = await self._make(each)
+            finally:
+                self._at_work = False
             self._left = left
             return item
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
         """Begin no other."""
+        self._check()
         self._left = iter(())
+
+    def _check(self) -> None:
+        # Who was told that this is over would take a part for all.
+        if self._at_work:
+            raise RuntimeError("one is being made: wait for it before the next is asked for, or all is closed")
