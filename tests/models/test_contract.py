@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
+from pprint import pformat
 from typing import Any
 
 import pytest
@@ -34,6 +35,22 @@ def test_a_context_is_a_dataclass_to_those_who_ask() -> None:
         replace(ctx, stray=1)
     with pytest.raises(ValueError, match="'note' or 'error'"):
         replace(ctx, on_unsupported="perhaps")
+    assert GenerateContext.__name__ in pformat(ctx, width=20)
+    told = {each.name: each for each in fields(GenerateContext)}
+    assert (told["brief"].default, told["seed"].type, told["seed"].kw_only) == ("", int | None, True)
+
+
+def test_a_context_of_ones_own_keeps_what_it_adds() -> None:
+    """A copy with changes has the fields of a subclass too."""
+
+    class Mine(GenerateContext, frozen=True, kw_only=True):
+        tenant: str
+        tags: tuple[str, ...] = ()
+
+    mine = replace(Mine(tenant="a", tags=("k",)), brief="b")
+    assert mine == Mine(brief="b", tenant="a", tags=("k",))
+    assert {each.name for each in fields(mine)} == {"tenant", "tags", *(each.name for each in fields(GenerateContext))}
+    assert copy.copy(mine) == mine == copy.deepcopy(mine)
 
 
 @pytest.mark.parametrize("word", ["Error", "raise", "", None])
@@ -75,6 +92,13 @@ def test_the_time_outs_are_those_of_the_design() -> None:
     """Connect 10 s, first content 120 s, idle 60 s, no total."""
     times = Timeouts()
     assert (times.connect, times.first_content, times.idle, times.total) == (10.0, 120.0, 60.0, None)
+
+
+def test_time_outs_are_made_again_of_their_parts() -> None:
+    """A copy through a dict, as a file or another process takes it, is the same; what is worked out is no part."""
+    times = replace(Timeouts(idle=7), total=5)
+    assert Timeouts(**asdict(times)) == pickle.loads(pickle.dumps(times)) == copy.deepcopy(times) == times
+    assert [times.soonest, Timeouts(first_content=None, idle=None).soonest, Timeouts().soonest] == [5, None, 60.0]
 
 
 @pytest.mark.parametrize("wait", [0, -1, float("nan"), "3", True])

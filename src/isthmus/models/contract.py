@@ -7,12 +7,13 @@ Must not know how any provider spells them.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, make_dataclass
+from dataclasses import dataclass, field, make_dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import fields, force_setattr
 
 from isthmus.errors import ConfigError, ToolDefinitionError
 from isthmus.models.events import StepResult
@@ -157,6 +158,32 @@ class OutputForm(Protocol):
         ...
 
 
+class _AsDataclass:
+    """What `dataclasses` looks for in a class, for a struct and for those that are derived from it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, _: object, kind: type[Struct]) -> Any:
+        return getattr(_dataclass_of(kind), self._name)
+
+
+@cache
+def _dataclass_of(kind: type[Struct]) -> type:
+    """A dataclass with the fields of a struct."""
+    told: list[Any] = [(each.name, each.type, _told(each)) for each in fields(kind)]
+    return make_dataclass(kind.__name__, told, frozen=True, kw_only=True)
+
+
+def _told(each: Any) -> Any:
+    if each.required:
+        return field()
+    if each.default_factory is not NODEFAULT:
+        return field(default_factory=each.default_factory)
+    plain = type(each.default).__hash__ is not None
+    return field(default=each.default) if plain else field(default_factory=lambda: each.default)
+
+
 class GenerateContext(Struct, frozen=True, kw_only=True):
     """One rendered request; never the state store.
 
@@ -196,7 +223,9 @@ class GenerateContext(Struct, frozen=True, kw_only=True):
     seed: int | None = None
     on_unsupported: str = "note"
     options: Mapping[str, Any] = _EMPTY
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    # One is made in each step, so that it is no dataclass; `dataclasses.replace` and `fields` take it for one.
+    __dataclass_fields__: ClassVar[Any] = _AsDataclass()
+    __dataclass_params__: ClassVar[Any] = _AsDataclass()
 
     def __post_init__(self) -> None:
         if not (type(self.messages) is tuple and type(self.tools) is tuple and type(self.stop) is tuple):
@@ -216,16 +245,11 @@ class GenerateContext(Struct, frozen=True, kw_only=True):
     def __reduce__(self) -> tuple[Any, ...]:
         # A read-only mapping can be neither copied nor pickled.
         values = {name: getattr(self, name) for name in self.__struct_fields__}
-        return _context, ({**values, "options": dict(self.options)},)
+        return _context, ({**values, "options": dict(self.options)}, type(self))
 
 
-# One is made in each step, so that it is no dataclass; `dataclasses.replace` and `fields` take it for one.
-_shown: Any = make_dataclass("GenerateContext", GenerateContext.__struct_fields__)
-GenerateContext.__dataclass_fields__ = _shown.__dataclass_fields__
-
-
-def _context(values: dict[str, Any]) -> GenerateContext:
-    return GenerateContext(**values)
+def _context(values: dict[str, Any], kind: type[GenerateContext]) -> GenerateContext:
+    return kind(**values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,9 +262,6 @@ class Timeouts:
         idle: between two events, counted only while the model is awaited; comments and pings are no events.
         total: for the whole reply.
 
-    Attributes:
-        soonest: the shortest wait but for a connection; None where there is none.
-
     Raises:
         ConfigError: a wait that is no number above 0.
     """
@@ -249,7 +270,6 @@ class Timeouts:
     first_content: float | None = 120.0
     idle: float | None = 60.0
     total: float | None = None
-    soonest: float | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         for name in ("connect", "first_content", "idle", "total"):
@@ -259,8 +279,15 @@ class Timeouts:
                 raise ConfigError(
                     f"must be seconds above 0, or None to wait for ever, not {wait!r}", where="Timeouts", key=name
                 )
-        waits = [wait for wait in (self.first_content, self.idle, self.total) if wait is not None]
-        object.__setattr__(self, "soonest", min(waits, default=None))
+
+    @property
+    def soonest(self) -> float | None:
+        """The shortest wait but for a connection; None where there is none."""
+        wait = self.first_content
+        for limit in (self.idle, self.total):
+            if limit is not None and (wait is None or limit < wait):
+                wait = limit
+        return wait
 
 
 @runtime_checkable
