@@ -53,6 +53,13 @@ def test_a_context_of_ones_own_keeps_what_it_adds() -> None:
     assert copy.copy(mine) == mine == copy.deepcopy(mine)
 
 
+@pytest.mark.parametrize("stop", [[None], ("a", 1), {"a": 1}])
+def test_what_stops_a_reply_is_text(stop: Any) -> None:
+    """What no provider could be told is refused where it is given."""
+    with pytest.raises(TypeError, match="stop: must be"):
+        GenerateContext(stop=stop)
+
+
 @pytest.mark.parametrize("word", ["Error", "raise", "", None])
 def test_a_word_that_says_nothing_of_what_is_unsupported_is_refused(word: Any) -> None:
     """A misspelled wish for an error is not taken for one for a note."""

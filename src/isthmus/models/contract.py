@@ -236,6 +236,8 @@ class GenerateContext(Struct, frozen=True, kw_only=True):
                 if isinstance(value, str | Mapping):
                     raise TypeError(f"{name}: must be a sequence, not {type(value).__name__}")
                 force_setattr(self, name, tuple(value))
+        if self.stop and not all(isinstance(each, str) for each in self.stop):
+            raise TypeError(f"stop: must be texts, not {self.stop!r:.80}")
         if self.on_unsupported not in _UNSUPPORTED:
             raise ValueError(f"on_unsupported: must be 'note' or 'error', not {self.on_unsupported!r}")
         for place, tool in enumerate(self.tools):
