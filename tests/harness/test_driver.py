@@ -564,3 +564,22 @@ async def test_who_closes_a_run_from_within_cancels_nobody_afterwards(where: str
     await asyncio.sleep(0.001)
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
     assert stream.outcome is not None
+
+
+@pytest.mark.parametrize("kept", [False, True])
+async def test_an_agent_that_runs_because_of_an_error_does_not_fail_with_it(kept: bool) -> None:
+    """What its caller handles is none of its own."""
+    ended: list[Any] = []
+
+    class Heard(RunnerHooks):
+        def on_agent_end(self, run: RunIdentity, result: Any) -> None:
+            ended.append(result and result.text)
+
+    told: Any = {"model": Turns(asks(call("echo", n=1)), says("Sorry.")), "tools": [echo]}
+    agent = DefaultAgent(**({"descriptor": AgentDescriptor(**told)} if kept else told), hooks=Heard())
+    try:
+        raise LookupError("not ours")
+    except LookupError:
+        result = await agent.run("What went wrong?")
+    assert (result.text, result.outcome.outcome, ended) == ("Sorry.", "completed", ["Sorry."])
+    assert agent.run_state is None or len(agent.run_state.history) == 4

@@ -6,7 +6,6 @@ Source of the rules for such calls: a call runs at most once for each id, and it
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -199,7 +198,7 @@ class Asides:
             self._arrived = asyncio.get_running_loop().create_future()
             await self._arrived
 
-    async def end(self) -> None:
+    async def end(self, error: BaseException | None) -> None:
         """Stop the calls that still run and wait for them; the error that ends the run says which these were."""
         tasks, self._tasks = self._tasks, {}
         for task in tasks.values():
@@ -207,9 +206,9 @@ class Asides:
         if tasks:
             await asyncio.gather(*tasks.values(), return_exceptions=True)
             outcome = self._run.outcome
-            error = sys.exception() or (None if outcome is None else outcome.error)
-            if error is not None:
-                error.add_note(f"asynchronous calls whose results were not delivered: {', '.join(tasks)}")
+            failure = error or (None if outcome is None else outcome.error)
+            if failure is not None:
+                failure.add_note(f"asynchronous calls whose results were not delivered: {', '.join(tasks)}")
 
 
 def continued_of(beside: Mapping[str, Any]) -> ModelStreamEvent | None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 from isthmus.errors import CutReason, TierError
@@ -24,7 +25,7 @@ from isthmus.harness.runevents import RunEvent
 from isthmus.harness.state import RunState
 from isthmus.models.aside import Aside
 from isthmus.models.events import CallDelta, Finish, Text
-from isthmus.models.fold import fail_if_uninvited
+from isthmus.models.fold import uninvited
 from isthmus.models.stream import Watchdog
 from isthmus.observability.scope import under
 
@@ -48,58 +49,57 @@ async def drive(
     """
     watch.start(loop := asyncio.get_running_loop())
     try:
-        await _open(run, kept, watch)
-        async with model.open_run() as active, run:
-            run.calls(active)
-            await take_up(run)
-            while not run.closing and (effect := run.next()) is not None:
-                watch.task = asyncio.current_task(loop)
-                if not isinstance(effect, CallModel):
-                    work = hand_over(run, effect) if isinstance(effect, HandOver) else run.work(effect)
-                    if work is not None:
-                        async with aclosing(work):
-                            async for event in work:
-                                yield event
-                                watch.task = asyncio.current_task(loop)
-                    elif isinstance(effect, Emit):
-                        yield effect.event
-                    else:
-                        await run.attend(effect)
-                    for told in run.told():
-                        yield told
-                    continue
-                if run.log is not None:
-                    await run.log.demand()
-                broken: TierError | None = None
-                stream, passage = run.call(run.active, effect)
-                plain, keep = passage.plain, passage.pieces.append
-                try:
-                    async for batch in stream.batches():
-                        for event in batch:
-                            if plain and type(event) is Text:
-                                keep(event.text)
-                                if not run.unseen:
+        async with _Ending(run, kept, watch):
+            await _open(run, kept, watch)
+            async with model.open_run() as active, run:
+                run.calls(active)
+                await take_up(run)
+                while not run.closing and (effect := run.next()) is not None:
+                    watch.task = asyncio.current_task(loop)
+                    if not isinstance(effect, CallModel):
+                        work = hand_over(run, effect) if isinstance(effect, HandOver) else run.work(effect)
+                        if work is not None:
+                            async with aclosing(work):
+                                async for event in work:
                                     yield event
-                                continue
-                            if plain and type(event) in (_UNSEEN if run.unseen else _NEVER):
-                                continue
-                            for shown in passage.take(event) if type(event) is not Aside else run.aside(event):
-                                yield shown
-                            plain = plain or passage.plain
-                except TierError as error:
-                    broken = error
-                finally:
-                    await stream.aclose()
-                if not run.closing:
-                    await run.replied(effect, broken)
-        await _leave(run, kept, watch)
-    except asyncio.CancelledError as error:
-        if watch.claim() is None:
-            fail_if_uninvited(error)
-            raise
+                                    watch.task = asyncio.current_task(loop)
+                        elif isinstance(effect, Emit):
+                            yield effect.event
+                        else:
+                            await run.attend(effect)
+                        for told in run.told():
+                            yield told
+                        continue
+                    if run.log is not None:
+                        await run.log.demand()
+                    broken: TierError | None = None
+                    stream, passage = run.call(run.active, effect)
+                    plain, keep = passage.plain, passage.pieces.append
+                    try:
+                        async for batch in stream.batches():
+                            for event in batch:
+                                if plain and type(event) is Text:
+                                    keep(event.text)
+                                    if not run.unseen:
+                                        yield event
+                                    continue
+                                if plain and type(event) in (_UNSEEN if run.unseen else _NEVER):
+                                    continue
+                                for shown in passage.take(event) if type(event) is not Aside else run.aside(event):
+                                    yield shown
+                                plain = plain or passage.plain
+                    except TierError as error:
+                        broken = error
+                    finally:
+                        await stream.aclose()
+                    if not run.closing:
+                        await run.replied(effect, broken)
+            await _leave(run, kept, watch)
     finally:
-        async for told in _ends(run, kept, watch, error=sys.exception()):
+        for told in run.told():
             yield told
+    if run.outcome is not None:
+        raise_failure(run.outcome)
 
 
 async def _open(run: Run, kept: Kept | None, watch: Watchdog) -> None:
@@ -138,18 +138,38 @@ async def _leave(run: Run, kept: Kept | None, watch: Watchdog) -> None:
         await kept.end(run)
 
 
-async def _ends(
-    run: Run, kept: Kept | None, watch: Watchdog, *, error: BaseException | None
-) -> AsyncGenerator[RunEvent, None]:
-    """End a run, show what is still to be told of it, and raise what it failed with by itself."""
-    await watch.end()
-    try:
-        await _over(run, kept, error)
-    finally:
-        for told in () if isinstance(sys.exception() or error, _LEFT) else run.told():
-            yield told
-    if error is None and run.outcome is not None:
-        raise_failure(run.outcome)
+class _Ending:
+    """The block of a run: whatever it ends with, everybody is told, and nothing of it stays open.
+
+    What it ends with is what a block is told. What is being handled somewhere may be the reader's own: one who runs an
+    agent because of an error has that one at hand all the time.
+    """
+
+    __slots__ = ("_kept", "_run", "_watch")
+
+    def __init__(self, run: Run, kept: Kept | None, watch: Watchdog) -> None:
+        self._run, self._kept, self._watch = run, kept, watch
+
+    async def __aenter__(self) -> None:
+        return None
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        failure = error
+        if isinstance(error, asyncio.CancelledError):
+            failure = None if self._watch.claim() is not None else uninvited(error) or error
+        try:
+            await self._watch.end()
+            await _over(self._run, self._kept, failure)
+        except _LEFT:
+            self._run.left = True
+            raise
+        if isinstance(failure, _LEFT):
+            self._run.left = True
+        elif failure is not None and failure is not error:
+            raise failure
+        return failure is None
 
 
 async def _over(run: Run, kept: Kept | None, error: BaseException | None) -> None:
@@ -160,13 +180,15 @@ async def _over(run: Run, kept: Kept | None, error: BaseException | None) -> Non
         kept.turn.ending = asyncio.current_task()
     if isinstance(error, Exception) or (kept is not None and not kept.has(run)):
         run.give_up(error)
+    parted = False
     try:
         if run.others is not None:
             await run.others.aclose()
         if run.crew is not None:
             await _part(run, run.crew, error)
+        parted = True
     finally:
-        failure = sys.exception()
+        failure = error if parted else sys.exception()
         if isinstance(failure, Exception):
             run.error = failure
         run.ending = None

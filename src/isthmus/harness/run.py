@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack
+from types import TracebackType
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
@@ -75,6 +76,7 @@ class Run(Struct):
         asides: what is under way beside the replies, if there was anything.
         sent: the last request as it was sent, and how it goes on.
         unseen: whether nobody looks at the events.
+        left: whether its reader went before its end, so that nobody is there to be told of it.
     """
 
     state: LoopState
@@ -113,6 +115,7 @@ class Run(Struct):
     asides: Asides | None = None
     sent: Sent | None = None
     unseen: bool = False
+    left: bool = False
 
     @classmethod
     def of(cls, begun: Begun, before: RunState, *, runner: Runner | None) -> Run:
@@ -295,14 +298,16 @@ class Run(Struct):
     async def __aenter__(self) -> Run:
         return self
 
-    async def __aexit__(self, *raised: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         # Nothing runs on beside a run that is over.
         if self.asides is not None:
-            await self.asides.end()
+            await self.asides.end(error)
 
     def told(self) -> tuple[RunEvent, ...]:
         """What is to be read of those who attend the run."""
-        return () if self.crew is None else self.crew.events()
+        return () if self.crew is None or self.left else self.crew.events()
 
     async def attend(self, effect: Todo) -> None:
         """Carry out a step around a model call."""
