@@ -23,7 +23,7 @@ from isthmus.models.aside import Aside
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import EVENT_TYPES, Call, Event, Finish, FinishReason, Reasoning, Reset, Text, framed, tried
 from isthmus.models.normalise import to_event, to_finish
-from isthmus.models.stream import DEADLINE, Watchdog
+from isthmus.models.stream import DEADLINE, UNTIMED, Watchdog
 from isthmus.observability import hooks
 
 _GO, _READY = Go(), Ready()
@@ -108,18 +108,18 @@ class ChainCall:
             self.teller.tell("chain.failed", {"error_class": "unavailable", "reason": str(reason), "attempts": 0})
             self._state = msgspec.structs.replace(self._state, phase=policy.FAILED)
             raise ChainCut(f"steps={account.budget.steps}: all are used; raise it if the run is worth more", reason)
-        ends: list[tuple[float, CutReason]] = []
+        if self._outer is not None:
+            self._until = self._outer._until
         if setup.step_seconds is not None:
-            ends.append((setup.clock.now() + setup.step_seconds, CutReason.DEADLINE))
+            self._ends_by(setup.clock.now() + setup.step_seconds, CutReason.DEADLINE)
         if account is not None and account.budget.seconds is not None:
-            ends.append((account.began + account.budget.seconds, CutReason.BUDGET_TIME))
-        if self._outer is not None and self._outer._until is not None:
-            ends.append(self._outer._until)
-        if ends:
-            self._until = min(ends)
+            self._ends_by(account.began + account.budget.seconds, CutReason.BUDGET_TIME)
         if setup.health.cooling() and not self.teller.heard:
             self._state = State(todo=setup.orders[self.index], quiet=True)
         self._select()
+
+    def _ends_by(self, moment: float, reason: CutReason) -> None:
+        self._until = min((moment, reason), self._until or (moment, reason))
 
     def left(self) -> float | None:
         """How many seconds are left for all tries; None for any number."""
@@ -142,7 +142,8 @@ class ChainCall:
         """
         wait = 0.0
         while (state := self._state).phase is not policy.ATTEMPT:
-            watch.rest(self.left())
+            if self._until is not None or watch.timed:
+                watch.restart(UNTIMED, self.left())
             try:
                 if state.phase is policy.PREPARE:
                     await self._prepare(wait)
@@ -350,9 +351,9 @@ class ChainCall:
             cooling = self.setup.health.cooling()
             self._move(Go(cooling) if cooling else _GO)
         if self._state.phase is policy.PREPARE:
-            self.index = self._state.todo[0]
-            self.member = self.setup.members[self.index]
-            self.setup.health.begun(self.index, self)
+            index = self.index = self._state.todo[0]
+            self.member = self.setup.members[index]
+            self.setup.health.begun(index, self)
 
     def _serves(self) -> None:
         self.run.served = self.member.id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType, coroutine
 from typing import Any
 
@@ -19,9 +19,9 @@ from isthmus.chain.seams import Drain
 from isthmus.chain.setup import Setup, require
 from isthmus.chain.tier import Member
 from isthmus.errors import InvalidRequestError, ProtocolError, TierError
-from isthmus.models.batches import Batches
+from isthmus.models.batches import Batches, texts_of
 from isthmus.models.contract import GenerateContext, Timeouts
-from isthmus.models.events import Event, StepResult, Text
+from isthmus.models.events import CallDelta, Event, StepResult, Text
 from isthmus.models.fold import classify, close, uninvited
 from isthmus.models.steering import Steerable, SteeringInput, SteeringReceipt
 from isthmus.models.stream import UNTIMED, EventStream, Watchdog
@@ -155,21 +155,13 @@ class Chain:
             return Run(scoped=scoped, account=self._account)
         return Run(scoped=scoped, account=Account(setup.budget, setup.prices, began=setup.clock.now()))
 
-    @asynccontextmanager
-    async def open_run(self) -> AsyncIterator[Chain]:
+    def open_run(self) -> AbstractAsyncContextManager[Chain]:
         """A copy of the chain that remembers within one run: which tier served, every try, and what was spent.
 
         After a fallback, later calls begin with the tier that served. The budget is the run's: without a run each call
         has it for itself. Of a copy that is in a run already, this is the same copy.
         """
-        if self._run is not None:
-            yield self
-            return
-        run = self._begun(scoped=True)
-        try:
-            yield Chain(self._setup, run)
-        finally:
-            await run.aclose()
+        return _Opened(self)
 
     async def steer(self, steering: SteeringInput) -> SteeringReceipt:
         """Within a run: send input into the reply of the tier at work.
@@ -204,6 +196,29 @@ class Chain:
         await self.aclose()
 
 
+class _Opened:
+    """A run of a chain as a block; no generator, which would be dearer to begin than all that is done here."""
+
+    __slots__ = ("_chain", "_run")
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+        self._run: Run | None = None
+
+    async def __aenter__(self) -> Chain:
+        chain = self._chain
+        if chain._run is not None:
+            return chain
+        self._run = chain._begun(scoped=True)
+        return Chain(chain._setup, self._run)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._run is not None:
+            await self._run.aclose()
+
+
 def _too_small(setup: Setup, request: GenerateContext) -> Iterator[str]:
     """The tiers that have no room for what no request can do without."""
     for each in setup.members:
@@ -233,14 +248,15 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                 adapter = call.member.adapter
                 watch.restart(call.setup.timeouts or timeouts_of(adapter) or _TIMEOUTS, call.left())
                 # The run has no name here: it keeps errors, whose frames lead back to this one.
-                call.run.active = await call.run.target(call.index, adapter) if call.run.scoped else adapter
+                opens = call.run.scoped and call.member.opens_runs
+                call.run.active = await call.run.target(call.index, adapter) if opens else adapter
                 inner = _opened(call, watch)
                 batched = isinstance(inner, Batches)
                 inner = inner.batches if batched else inner
                 async for item in inner:
                     batch = item if batched else (item,)
-                    texts = [event.text for event in batch if type(event) is Text and type(event.text) is str]
-                    if len(texts) == len(batch) and (drain is None or drain.passes(batch, texts)):
+                    texts = texts_of(batch)
+                    if texts is not None and (drain is None or drain.passes(batch, texts)):
                         if fresh and any(texts):
                             fresh = False
                             call.commit()
@@ -293,6 +309,9 @@ def _taken(
                 if event.text:
                     call.commit()
                 trying.written += len(event.text)
+            elif type(event) is CallDelta:
+                # The many pieces of a call's arguments: a fold keeps none of them.
+                trying.shown = True
             else:
                 event = call.take(event)
             if drain is None:

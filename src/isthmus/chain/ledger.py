@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from isthmus.adapters.base import ModelAdapter
 from isthmus.chain.budget import Account
 from isthmus.errors import TierError
 from isthmus.models.events import Usage
@@ -129,19 +128,15 @@ class Run(msgspec.Struct, kw_only=True, eq=False):
     _opened: _Opened | None = None
 
     async def target(self, index: int, adapter: Any) -> Any:
-        """What to call for a tier in a run: its own run, opened when it is first needed."""
+        """What to call in a run for a tier that opens some: its own run, opened when it is first needed."""
         opened = self._opened
         if opened is not None and index in opened.targets:
             return opened.targets[index]
-        own = getattr(adapter, "open_run", None)
-        # What an adapter inherits gives the adapter itself: not to be opened to know that.
-        if own is None or getattr(own, "__func__", None) is ModelAdapter.open_run:
-            return adapter
         if opened is None:
             opened = self._opened = _Opened()
         async with opened.lock:
             if index not in opened.targets:
-                opened.targets[index] = await opened.stack.enter_async_context(own())
+                opened.targets[index] = await opened.stack.enter_async_context(adapter.open_run())
         return opened.targets[index]
 
     async def aclose(self) -> None:

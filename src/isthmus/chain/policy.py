@@ -131,9 +131,10 @@ def step(rules: Rules, state: State, *, event: Happening) -> Move:
     Raises:
         RuntimeError: the event cannot happen in this state.
     """
-    handle = _TABLE.get((state.phase, type(event)))
-    if handle is None:
-        raise RuntimeError(f"chain policy: {type(event).__name__} cannot happen in {state.phase}")
+    try:
+        handle = _TABLE[state.phase, type(event)]
+    except KeyError:
+        raise RuntimeError(f"chain policy: {type(event).__name__} cannot happen in {state.phase}") from None
     return handle(rules, state, event)
 
 

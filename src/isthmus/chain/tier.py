@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass, field
 from typing import Any
 
-from isthmus.adapters.base import as_adapter, names_of
+from isthmus.adapters.base import ModelAdapter, as_adapter, names_of
 from isthmus.errors import AdapterError, ConfigError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import StepResult
@@ -70,6 +70,8 @@ class Member:
     max_output_tokens: int | None
     supports: frozenset[str]
     owns_retries: bool
+    opens_runs: bool = False
+    """Whether it has runs of its own."""
     chained: bool = False
     """Whether it is a chain, whose own tries are what counts."""
     provider: str = ""
@@ -143,7 +145,14 @@ def member(thing: Any, place: str) -> Member:
         max_output_tokens=ceiling,
         supports=words(getattr(adapter, "supports", None) or (), where),
         owns_retries=bool(getattr(adapter, "handles_retries", False)),
+        opens_runs=_opens_runs(adapter),
     )
+
+
+def _opens_runs(adapter: Any) -> bool:
+    """Whether it does so by itself: what an adapter inherits gives the adapter itself."""
+    own = getattr(adapter, "open_run", None)
+    return own is not None and getattr(own, "__func__", None) is not ModelAdapter.open_run
 
 
 def _tokens(adapter: Any, name: str, where: str) -> int | None:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from typing import Protocol
 
-from isthmus.models.events import Event
+from isthmus.models.events import Event, Text
+
+
+def texts_of(events: Sequence[Event]) -> list[str] | None:
+    """The texts of events that are all plain text; None where one is anything else."""
+    texts = []
+    # Not a comprehension: one calls a function of its own, and most batches hold a single event.
+    for event in events:
+        if type(event) is not Text or event.text.__class__ is not str:
+            return None
+        texts.append(event.text)
+    return texts
 
 
 class BatchSource(Protocol):

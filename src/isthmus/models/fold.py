@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from isthmus.errors import ProtocolError, TierError, TransientError, UnclassifiedError, tier_error
+from isthmus.models.batches import texts_of
 from isthmus.models.contract import TextCallback
 from isthmus.models.events import (
     EVENT_TYPES,
@@ -167,11 +168,11 @@ class Fold(msgspec.Struct, eq=False):
 
     def texts(self, events: Sequence[Event]) -> bool:
         """Take events that came together if all are plain text, or previews of calls; whether they are."""
-        texts = [event.text for event in events if type(event) is Text and event.text.__class__ is str]
         if self.finish is not None:
             return False
-        if len(texts) != len(events):
-            return not texts and set(map(type, events)) == _PREVIEWS
+        texts = texts_of(events)
+        if texts is None:
+            return set(map(type, events)) == _PREVIEWS
         self._texts += texts
         return True
 

@@ -78,10 +78,10 @@ class Watchdog(msgspec.Struct, eq=False):
         self._baseline = self.task.cancelling() if self.task is not None else 0
         self._begin()
 
-    def rest(self, left: float | None = None) -> None:
-        """Time nothing but what is left for all of it, in seconds, until the next `restart`."""
-        if left is not None or self._handle is not None or self._timeouts is not UNTIMED:
-            self.restart(UNTIMED, left)
+    @property
+    def timed(self) -> bool:
+        """Whether anything has been timed, so that a wait that is none of it needs a `restart`."""
+        return self._handle is not None or self._timeouts is not UNTIMED
 
     def restart(self, timeouts: Timeouts, left: float | None = None) -> None:
         """Time something new from now on: another try within the same stream, or, without limits, nothing.
