@@ -26,12 +26,9 @@ from isthmus.harness.state import RunState
 from isthmus.models.aside import Aside
 from isthmus.models.events import CallDelta, Finish, Text
 from isthmus.models.fold import uninvited
-from isthmus.models.stream import Watchdog
+from isthmus.models.stream import Watchdog, running_task
 from isthmus.observability.scope import under
 
-# What leaves nothing behind when it passes, so that it may stay away: from everybody, or where nobody looks.
-_NEVER = frozenset({Finish})
-_UNSEEN = frozenset({Finish, CallDelta})
 # How a run ends whose reader has gone.
 _LEFT = (GeneratorExit, asyncio.CancelledError)
 
@@ -55,14 +52,14 @@ async def drive(
                 run.calls(active)
                 await take_up(run)
                 while not run.closing and (effect := run.next()) is not None:
-                    watch.task = asyncio.current_task(loop)
+                    watch.task = running_task(loop)
                     if not isinstance(effect, CallModel):
                         work = hand_over(run, effect) if isinstance(effect, HandOver) else run.work(effect)
                         if work is not None:
                             async with aclosing(work):
                                 async for event in work:
                                     yield event
-                                    watch.task = asyncio.current_task(loop)
+                                    watch.task = running_task(loop)
                         elif isinstance(effect, Emit):
                             yield effect.event
                         else:
@@ -80,14 +77,17 @@ async def drive(
                             for event in batch:
                                 if plain and type(event) is Text:
                                     keep(event.text)
-                                    if not run.unseen:
-                                        yield event
+                                elif plain and type(event) is CallDelta:
+                                    event = passage.preview(event)
+                                elif plain and type(event) is Finish:
                                     continue
-                                if plain and type(event) in (_UNSEEN if run.unseen else _NEVER):
+                                else:
+                                    for shown in passage.take(event) if type(event) is not Aside else run.aside(event):
+                                        yield shown
+                                    plain = plain or passage.plain
                                     continue
-                                for shown in passage.take(event) if type(event) is not Aside else run.aside(event):
-                                    yield shown
-                                plain = plain or passage.plain
+                                if not run.unseen:
+                                    yield event
                     except TierError as error:
                         broken = error
                     finally:

@@ -69,7 +69,7 @@ class Passage:
 
     def _pass(self, event: Event) -> Iterable[Event]:
         if isinstance(event, CallDelta):
-            return (self._preview(event),)
+            return (self.preview(event),)
         if isinstance(event, Text) or (isinstance(event, Marker) and self._draft is None):
             self._held.append(event)
             if self._joiner.open:
@@ -128,7 +128,8 @@ class Passage:
         self._taken.add(call_id)
         return call
 
-    def _preview(self, delta: CallDelta) -> CallDelta:
+    def preview(self, delta: CallDelta) -> CallDelta:
+        """A piece of a call under the id that the call gets."""
         if delta.call_id is None or delta.call_id not in self._taken:
             return delta
         call_id = self._changes.get(delta.call_id) or fresh_id(delta.call_id, self._taken)

@@ -22,9 +22,9 @@ from isthmus.models.normalise import to_event
 # Asked once an event. On 3.11 `asyncio.current_task` is Python and takes longer than all else here, so the table behind
 # it is read; from 3.12 on it is C.
 if sys.version_info >= (3, 12):
-    _running_task: Callable[[Any], asyncio.Task[Any] | None] = asyncio.current_task
+    running_task: Callable[[Any], asyncio.Task[Any] | None] = asyncio.current_task
 else:
-    _running_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
+    running_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]
 
 UNTIMED = Timeouts(connect=None, first_content=None, idle=None, total=None)
 """Waits for ever."""
@@ -74,7 +74,7 @@ class Watchdog(msgspec.Struct, eq=False):
         """Arm the timer."""
         self._loop = loop
         self._started = self.since = monotonic()
-        self.task = self._home = _running_task(loop)
+        self.task = self._home = running_task(loop)
         self._baseline = self.task.cancelling() if self.task is not None else 0
         self._begin()
 
@@ -222,7 +222,7 @@ class Watchdog(msgspec.Struct, eq=False):
 async def _pump(source: Any, fold: Fold, *, watch: Watchdog, together: bool) -> AsyncGenerator[Any, None]:
     """The events of a source, folded as they pass: each for itself, or texts as they came together."""
     loop = asyncio.get_running_loop()
-    add, running_task, clock = fold.add, _running_task, monotonic
+    add, task_of, clock = fold.add, running_task, monotonic
     batched = isinstance(source, Batches)
     inner: Any = source.batches if batched else source if hasattr(source, "__anext__") else iterate(source)
     watch.start(loop)
@@ -236,7 +236,7 @@ async def _pump(source: Any, fold: Fold, *, watch: Watchdog, together: bool) -> 
                 for event in batch:
                     yield (add(event),) if together else add(event)
             watch.since = clock()
-            watch.task = running_task(loop)
+            watch.task = task_of(loop)
         if fold.finish is None:
             raise ProtocolError("the stream ended without a finish")
     except asyncio.CancelledError as error:
