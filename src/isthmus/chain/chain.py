@@ -90,6 +90,11 @@ class Chain:
         return () if self._run is None else tuple(self._run.attempts)
 
     @property
+    def tries(self) -> int:
+        """Within a run: how many tries there were so far."""
+        return 0 if self._run is None else len(self._run.attempts)
+
+    @property
     def budget(self) -> Budget | None:
         """What a run may spend."""
         return self._setup.budget

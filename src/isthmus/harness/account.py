@@ -29,7 +29,7 @@ class Account(Struct):
 
     def opens(self, active: Any) -> None:
         """Something else is called from now on; what it tried before is known."""
-        self.seen = len(getattr(active, "attempts", ()))
+        self.seen = active.tries
 
     def collect(self, active: Any, helpers: Iterable[Outcome]) -> None:
         """Enter the tries that were made, and what those spent who have worked for the run."""

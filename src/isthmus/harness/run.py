@@ -174,7 +174,7 @@ class Run(Struct):
 
     def call(self, model: Any, effect: CallModel) -> tuple[EventStream, Passage]:
         """Begin a model call."""
-        self.tries = len(getattr(model, "attempts", ()))
+        self.tries = model.tries
         last, anew = self.sent, Sent(effect.ctx, len(self.state.messages))
         self.sent = anew if last is None or effect.continues is None else last.going_on(effect, state=self.state)
         if self.op is None:
@@ -214,7 +214,7 @@ class Run(Struct):
             self.effects.extend((Emit(Reset(self.tried + 1)), effect))
         else:
             # What a budget or a window forbids is cut before anybody is called.
-            cut = isinstance(failure, ChainCut) and len(getattr(self.active, "attempts", ())) == self.tries
+            cut = isinstance(failure, ChainCut) and self.active.tries == self.tries
             self._hear(None)
             self.report(Failed(failure, called=not cut))
 

@@ -69,3 +69,10 @@ async def _singly(batches: BatchSource) -> AsyncGenerator[Event, None]:
                 yield event
     finally:
         await batches.aclose()
+
+
+async def texts_in(events: AsyncIterator[Event]) -> AsyncIterator[str]:
+    """Only the text of a reply, piece by piece."""
+    async for event in events:
+        if isinstance(event, Text) and event.text:
+            yield event.text

@@ -33,6 +33,9 @@ _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
 }
 _FINISHES = {spelling: finish.value for finish, spellings in _SPELLINGS.items() for spelling in spellings}
 
+# The very words that most replies end with.
+_USUAL = {word: _FINISHES[word.replace("_", "")] for word in ("stop", "end_turn", "tool_calls", "tool_use", "length")}
+
 # Bedrock's `StopReason` and the Gemini API's `FinishReason`, 2026-11.
 _UNREADABLE = frozenset(
     {
@@ -89,9 +92,13 @@ def is_unreadable(stop_reason: str | None) -> bool:
     Args:
         stop_reason: e.g. "malformed_tool_use", "function_call_filter: MALFORMED_FUNCTION_CALL"; None says nothing.
     """
-    return isinstance(stop_reason, str) and any(_bare(part) in _UNREADABLE for part in stop_reason.split(":"))
+    if not isinstance(stop_reason, str) or stop_reason in _USUAL:
+        return False
+    return any(_bare(part) in _UNREADABLE for part in stop_reason.split(":"))
 
 
 def finish_of(reason: str | None) -> str:
     """The finish that a stop reason stands for, whatever its spelling; "other" where it is none that is known."""
+    if reason in _USUAL:
+        return _USUAL[reason]
     return _FINISHES.get(_bare(reason), FinishReason.OTHER.value) if reason else FinishReason.OTHER.value

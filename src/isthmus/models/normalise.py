@@ -162,14 +162,18 @@ def to_usage(value: Any) -> Usage | None:
         usage = Usage(**_fields(value, Usage.__struct_fields__, "usage"))
     else:
         raise ProtocolError(f"usage: must be a Usage or a dict, not {type(value).__name__}")
-    for at, count in enumerate(_counts(usage)):
-        if count is not None and not (type(count) is int and count >= 0):
-            raise ProtocolError(f"usage: {_COUNTS[at]!r} must be a whole number of tokens, not {count!r}")
+    counts = _counts(usage)
+    # Looked at one by one only where one is wrong: each reply has half a dozen.
+    if not (_KINDS.issuperset(map(type, counts)) and min(filter(None, counts), default=0) >= 0):
+        for name, count in zip(_COUNTS, counts, strict=True):
+            if count is not None and not (type(count) is int and count >= 0):
+                raise ProtocolError(f"usage: {name!r} must be a whole number of tokens, not {count!r}")
     return usage
 
 
 _COUNTS = tuple(name for name in Usage.__struct_fields__ if name not in ("estimated", "raw"))
 _counts = attrgetter(*_COUNTS)
+_KINDS = frozenset((int, type(None)))
 
 
 def to_finish_reason(value: Any, what: str = "finish") -> str:

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from isthmus.errors import ProtocolError, TierError, TransientError
-from isthmus.models.batches import Batches
+from isthmus.models.batches import Batches, texts_in
 from isthmus.models.contract import Timeouts
-from isthmus.models.events import EVENT_TYPES, Event, StepResult, Text
+from isthmus.models.events import EVENT_TYPES, Event, StepResult
 from isthmus.models.fold import Fold, classify, close, iterate, uninvited
 from isthmus.models.normalise import to_event
 
@@ -328,10 +328,13 @@ class EventStream:
 
     async def aclose(self) -> None:
         """Close the connection; harmless twice, and from a task other than the reader's."""
-        source, pump = self._source, self._begun()
+        source = self._source
+        pump: Any = self._begun()
         watch = self._watch
         if self._fold.finish is None:
             watch.closing = True
+        elif pump.ag_frame is None:
+            return
         while watch.waiting():
             watch.interrupt(CLOSED)
             await watch.respite()
@@ -352,9 +355,12 @@ class EventStream:
             TierError: it failed before any content.
             RuntimeError: somebody else is reading it.
         """
+        pump: Any = self._begun(together=True)
         try:
-            async for _ in self._begun(together=True):
-                pass
+            # What was read to its end is not asked again.
+            if pump.ag_frame is not None:
+                async for _ in pump:
+                    pass
         except Exception:
             if self._fold.broken is None:
                 raise
@@ -383,16 +389,10 @@ class EventStream:
     @property
     def text(self) -> AsyncIterator[str]:
         """Only the text, piece by piece."""
-        return _texts(self)
+        return texts_in(self)
 
 
 async def _ended(fold: Fold) -> AsyncIterator[Event]:
     """What somebody reads of a stream that is over and never came to its finish."""
     raise fold.broken or ProtocolError(_CLOSED)
     yield
-
-
-async def _texts(stream: EventStream) -> AsyncIterator[str]:
-    async for event in stream:
-        if isinstance(event, Text) and event.text:
-            yield event.text
