@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -24,7 +23,8 @@ from isthmus.harness.run import AgentEvent, Run
 from isthmus.harness.runevents import RunEvent
 from isthmus.harness.state import RunState
 from isthmus.models.aside import Aside
-from isthmus.models.events import CallDelta, Finish, Text
+from isthmus.models.batches import texts_of
+from isthmus.models.events import CallDelta, Text
 from isthmus.models.fold import uninvited
 from isthmus.models.stream import Watchdog, running_task
 from isthmus.observability.scope import under
@@ -49,17 +49,18 @@ async def drive(
         async with _Ending(run, kept, watch):
             await _open(run, kept, watch)
             async with model.open_run() as active, run:
-                run.calls(active)
-                await take_up(run)
+                await take_up(run, active)
                 while not run.closing and (effect := run.next()) is not None:
                     watch.task = running_task(loop)
                     if not isinstance(effect, CallModel):
                         work = hand_over(run, effect) if isinstance(effect, HandOver) else run.work(effect)
                         if work is not None:
-                            async with aclosing(work):
+                            try:
                                 async for event in work:
                                     yield event
                                     watch.task = running_task(loop)
+                            finally:
+                                await work.aclose()
                         elif isinstance(effect, Emit):
                             yield effect.event
                         else:
@@ -74,13 +75,14 @@ async def drive(
                     plain, keep = passage.plain, passage.pieces.append
                     try:
                         async for batch in stream.batches():
+                            if plain and run.unseen and (texts := texts_of(batch)) is not None:
+                                passage.pieces += texts
+                                continue
                             for event in batch:
                                 if plain and type(event) is Text:
                                     keep(event.text)
                                 elif plain and type(event) is CallDelta:
                                     event = passage.preview(event)
-                                elif plain and type(event) is Finish:
-                                    continue
                                 else:
                                     for shown in passage.take(event) if type(event) is not Aside else run.aside(event):
                                         yield shown
@@ -98,8 +100,7 @@ async def drive(
     finally:
         for told in run.told():
             yield told
-    if run.outcome is not None:
-        raise_failure(run.outcome)
+    raise_failure(run.outcome)
 
 
 async def _open(run: Run, kept: Kept | None, watch: Watchdog) -> None:

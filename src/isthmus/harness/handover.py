@@ -66,8 +66,9 @@ async def _end(run: Run, crew: Crew) -> None:
     together([*await crew.leave(), *await crew.end(result, run.state)], None)
 
 
-async def take_up(run: Run) -> None:
-    """Call the model of the agent to which a run had been handed over before it stopped."""
+async def take_up(run: Run, active: Any) -> None:
+    """Call this, or the model of the agent to which a run had been handed over before it stopped."""
+    run.calls(active)
     if run.back is not None and run.back.first is not None:
         recipe: Makes = run.back.maker
         await _call(run, run.back.first.made.model, recipe)

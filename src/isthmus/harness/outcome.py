@@ -86,7 +86,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         }
 
 
-def raise_failure(outcome: Outcome) -> None:
-    """Raise what a failed run failed with."""
-    if outcome.outcome == "failed" and outcome.error is not None:
+def raise_failure(outcome: Outcome | None) -> None:
+    """Raise what a run failed with; nothing of one that has not failed, or has not ended."""
+    if outcome is not None and outcome.outcome == "failed" and outcome.error is not None:
         raise outcome.error

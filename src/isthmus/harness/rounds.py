@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
 from typing import Any, Protocol
 
 from isthmus.harness.agenttool import WAITING
@@ -68,7 +67,8 @@ async def run_round(run: Worked, effect: RunTools) -> AsyncGenerator[ToolResult 
     results = ToolExecutor(around=around(run, plan, early=beside_others)).results(
         due, tools=effect.tools, context=run.context, used=effect.used, on_tool_start=starting(run)
     )
-    async with aclosing(beside(run, results)) as events:
+    events = beside(run, results)
+    try:
         async for item in events:
             if isinstance(item, ToolResult):
                 item = item if plan is None else plan.shown(item)
@@ -79,6 +79,8 @@ async def run_round(run: Worked, effect: RunTools) -> AsyncGenerator[ToolResult 
                 run.results = (*run.results, item)
                 await tell(run, calls[item.call_id], result=item)
             yield item
+    finally:
+        await events.aclose()
     _report(run, run_id)
 
 
@@ -135,10 +137,11 @@ def around(run: Worked, plan: Plan | None, *, early: bool = False) -> Around | N
         early: whether a result may be there before its turn comes to be told.
     """
     log, lead = run.log, run.lead
-    shown = (plan or Plan()).shown
     told = knows_where(run.turn, around_tools(run.op, None if lead is None else lead.marked))
-    if early or log is not None:
-        told = _returning(run, told, shown)
+    if not early and log is None:
+        return told
+    shown = (plan or Plan()).shown
+    told = _returning(run, told, shown)
     if log is None:
         return told
     waiting = {} if lead is None else lead.waiting

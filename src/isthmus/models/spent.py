@@ -38,11 +38,13 @@ class Spent(Struct, frozen=True):
         missing = self.missing or usage.input_tokens is None or usage.output_tokens is None
         if self.usage is None:
             return Spent(changed(usage, raw=None), missing)
-        counts: tuple[int | None, ...] = _counts(usage)
-        before: tuple[int | None, ...] = _counts(self.usage)
-        summed = [two if one is None else one + (two or 0) for one, two in zip(before, counts, strict=True)]
+        summed = {
+            name: two if one is None else one + (two or 0)
+            for name, one, two in zip(_COUNTS, _counts(self.usage), _counts(usage), strict=True)
+            if one is not None or two is not None
+        }
         estimated = self.usage.estimated or usage.estimated
-        return Spent(Usage(**dict(zip(_COUNTS, summed, strict=True)), estimated=estimated), missing)
+        return Spent(Usage(**summed, estimated=estimated), missing)
 
     def with_those_of(self, other: Spent) -> Spent:
         """With what others spent."""
