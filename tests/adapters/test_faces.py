@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from isthmus.adapters.base import ChatResponse, ModelAdapter
+from isthmus.chain import define_chain
 from isthmus.errors import AdapterError, ProtocolError, TierError, TransientError, UnclassifiedError
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Call, CallDelta, Finish, Native, Reasoning, StepResult, Text
@@ -570,3 +571,27 @@ async def test_constructors_of_classes_beside_the_base_class_run() -> None:
             return StepResult(events=(Text(str(self.count)),))
 
     assert (await Mixed().generate(CTX)).text == "7"
+
+
+@pytest.mark.parametrize("where", ["the object", "its class", "a subclass"])
+async def test_a_chain_asks_what_stands_in_place_of_a_stream(where: str) -> None:
+    """It goes past the stream that an adapter has from its class, and past no other."""
+
+    class Says(ModelAdapter):
+        async def stream(self, ctx: Any) -> Any:
+            yield Text("as written")
+            yield Finish("stop")
+
+    async def other(*_: Any) -> Any:
+        yield Text("in its place")
+        yield Finish("stop")
+
+    adapter: Any = Says()
+    assert (await define_chain(id="c", tiers=[adapter]).generate(GenerateContext())).text == "as written"
+    if where == "the object":
+        adapter.stream = other
+    elif where == "its class":
+        Says.stream = other
+    else:
+        adapter = type("Other", (Says,), {"stream": other})()
+    assert (await define_chain(id="c", tiers=[adapter]).generate(GenerateContext())).text == "in its place"

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from isthmus.adapters.chat import ChatResponse, ToolCall
+from isthmus.adapters.faces import bare_events as bare_events
 from isthmus.adapters.faces import complete, in_one_shot, mismatch, refusal, source_of
 from isthmus.adapters.faces import is_heard as is_heard
 from isthmus.adapters.faces import timeouts_of as timeouts_of

@@ -71,7 +71,7 @@ class Source:
         written: its own generating methods by name, as they stand in its body.
     """
 
-    __slots__ = ("_bare", "_direct", "_stream", "_whole", "owner", "settled", "written")
+    __slots__ = ("_bare", "_direct", "_stream", "_whole", "face", "owner", "settled", "written")
 
     def __init__(self, owner: type, written: Mapping[str, Any]) -> None:
         self.owner = owner
@@ -82,6 +82,8 @@ class Source:
         self._bare = inspect.isasyncgenfunction(stream) or hasattr(stream, "_isthmus_bare")
         self._direct: Any = stream if self._bare and type(stream) is FunctionType else None
         self.settled = hasattr(generate, "_isthmus_bare")
+        self.face: Any = None
+        """The `stream` that the class has by now."""
 
     @property
     def steps(self) -> bool:
@@ -371,6 +373,7 @@ def complete(cls: type, *, own: bool) -> None:
             made = writer(source)
             made.__qualname__, made.__module__ = f"{cls.__qualname__}.{name}", cls.__module__
             setattr(cls, name, made)
+    source.face = vars(cls).get("stream")
 
 
 def in_one_shot(adapter: Any, messages: Any, *, tools: Any) -> AsyncIterator[tuple[str, Any]]:
@@ -390,6 +393,14 @@ def in_one_shot(adapter: Any, messages: Any, *, tools: Any) -> AsyncIterator[tup
 def source_of(cls: type) -> Source | None:
     """What the nearest class in the resolution order wrote; None where none wrote anything."""
     return next((vars(kind)[_SOURCE] for kind in cls.__mro__ if _SOURCE in vars(kind)), None)
+
+
+def bare_events(adapter: Any, ctx: GenerateContext) -> AsyncIterator[Any] | None:
+    """The events of a call without the stream around them; None where something else stands in place of `stream`."""
+    source = getattr(adapter, _SOURCE, None)
+    if source is None or getattr(type(adapter), "stream", None) is not source.face or "stream" in vars(adapter):
+        return None
+    return source.events(adapter, ctx)  # type: ignore[no-any-return]
 
 
 def is_heard(adapter: Any) -> bool:

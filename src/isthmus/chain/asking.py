@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from isthmus.adapters.base import bare_events
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import Event, Finish, Reasoning
 from isthmus.models.fold import close, iterate
@@ -14,6 +15,9 @@ from isthmus.models.stream import EventStream
 
 def asked(target: Any, ctx: GenerateContext) -> AsyncIterator[Any]:
     """A bare iterator of the events of a call."""
+    bare = bare_events(target, ctx)
+    if bare is not None:
+        return bare
     stream = getattr(target, "stream", None)
     source = EventStream.bare(stream(ctx)) if callable(stream) else _whole(target.generate, ctx)
     begun: AsyncIterator[Any] = source if hasattr(source, "__anext__") else iterate(source)
