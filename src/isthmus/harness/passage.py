@@ -59,6 +59,8 @@ class Passage:
 
     def take(self, event: Event) -> Iterable[Event]:
         """What the consumer sees of an event, of which he may leave the rest; nothing of a finish."""
+        if type(event) is Finish:
+            return ()
         if self._draft is None:
             return self._pass(event)
         return (shown for drafted in self._draft.take(event) for shown in self._pass(drafted))
@@ -79,7 +81,7 @@ class Passage:
         if isinstance(event, Call):
             due = () if event.call_id in self._known else (self._call(event),)
             return chain(rest, due) if (rest := self.rest()) else due
-        return () if isinstance(event, Finish) else (event,)
+        return (event,)
 
     def rest(self) -> Iterable[Event]:
         """What is still held back."""
