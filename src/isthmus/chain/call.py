@@ -116,7 +116,10 @@ class ChainCall:
             self._ends_by(account.began + account.budget.seconds, CutReason.BUDGET_TIME)
         if setup.health.cooling() and not self.teller.heard:
             self._state = State(todo=setup.orders[self.index], quiet=True)
-        self._select()
+        if self._state.phase is policy.SELECT:
+            self._select()
+        else:
+            setup.health.begun(self.index, self)
 
     def _ends_by(self, moment: float, reason: CutReason) -> None:
         self._until = min((moment, reason), self._until or (moment, reason))

@@ -76,7 +76,8 @@ class Watchdog(msgspec.Struct, eq=False):
         self._started = self.since = monotonic()
         self.task = self._home = running_task(loop)
         self._baseline = self.task.cancelling() if self.task is not None else 0
-        self._begin()
+        if self._timeouts is not UNTIMED:
+            self._begin()
 
     @property
     def timed(self) -> bool:
