@@ -175,6 +175,7 @@ BOUNDARIES = {
     "isthmus.observability.otel",
     "isthmus.adapters.observed",
     "isthmus.chain.chain",
+    "isthmus.chain.settling",
     "isthmus.chain.context",
     "isthmus.chain.markers",
     "isthmus.chain.prices",

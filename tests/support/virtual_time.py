@@ -59,5 +59,6 @@ def run_virtual(main: Coroutine[Any, Any, T]) -> T:
     with (
         asyncio.Runner(loop_factory=lambda: loop) as runner,
         patch("isthmus.models.stream.monotonic", loop.monotonic),
+        patch("isthmus.models.watchdog.monotonic", loop.monotonic),
     ):
         return runner.run(checked())

@@ -21,7 +21,7 @@ from isthmus.models.events import EVENT_TYPES, Finish, Native, StepResult, Text,
 from isthmus.models.fold import Fold, close, iterate
 from isthmus.models.normalise import righted, to_event, to_finish
 from isthmus.models.responses import ModelStreamEvent
-from isthmus.models.stream import CLOSED, Interruption
+from isthmus.models.watchdog import CLOSED, Interruption
 from isthmus.observability import hooks
 from isthmus.observability.scope import Operation, contents_wanted, current, under
 from isthmus.secret import clean_url

@@ -23,7 +23,7 @@ from isthmus.models.aside import Aside
 from isthmus.models.contract import GenerateContext
 from isthmus.models.events import EVENT_TYPES, Call, Event, Finish, FinishReason, Reasoning, Reset, Text, framed, tried
 from isthmus.models.normalise import to_event, to_finish
-from isthmus.models.stream import DEADLINE, UNTIMED, Watchdog
+from isthmus.models.watchdog import DEADLINE, UNTIMED, Watchdog
 from isthmus.observability import hooks
 
 _GO, _READY = Go(), Ready()

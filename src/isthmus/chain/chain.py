@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType, coroutine
+from types import TracebackType
 from typing import Any
 
 from isthmus.adapters.base import is_heard, observed, timeouts_of
@@ -16,6 +15,7 @@ from isthmus.chain.call import ChainCall
 from isthmus.chain.context import ContextPolicy
 from isthmus.chain.ledger import Attempt, Run
 from isthmus.chain.seams import Drain
+from isthmus.chain.settling import settle, soon
 from isthmus.chain.setup import Setup, require
 from isthmus.chain.tier import Member
 from isthmus.errors import InvalidRequestError, ProtocolError, TierError
@@ -24,13 +24,11 @@ from isthmus.models.contract import GenerateContext, Timeouts
 from isthmus.models.events import CallDelta, Event, StepResult, Text
 from isthmus.models.fold import classify, close, uninvited
 from isthmus.models.steering import Steerable, SteeringInput, SteeringReceipt
-from isthmus.models.stream import UNTIMED, EventStream, Watchdog
+from isthmus.models.stream import EventStream
+from isthmus.models.watchdog import UNTIMED, Watchdog
 from isthmus.observability.scope import under
 
-_log = logging.getLogger("isthmus.chain")
 _TIMEOUTS = Timeouts()
-# A tier whose reply is whole has this many seconds to end: nobody waits longer for what changes nothing.
-_GRACE = Timeouts(connect=None, first_content=1.0, idle=1.0, total=1.0)
 
 
 class Chain:
@@ -278,10 +276,10 @@ async def _drive(call: ChainCall, watch: Watchdog) -> AsyncGenerator[Sequence[Ev
                         break
                 else:
                     raise ProtocolError(f"tier {call.member.id!r}: the stream ended without a finish")
-                ended = await _settle(inner, call, watch, batched=batched)
+                ended = await settle(inner, call.member.id, watch=watch, batched=batched)
                 left, inner = inner, None
                 if not ended:
-                    await _soon(close(left), watch)
+                    await soon(close(left), watch)
             except asyncio.CancelledError as error:
                 late = watch.overdue() or uninvited(error)
                 if late is None:
@@ -359,42 +357,3 @@ def _opened(call: ChainCall, watch: Watchdog) -> AsyncIterator[Any]:
 def _reached(target: Any, ctx: GenerateContext, *, watch: Watchdog, call: ChainCall) -> AsyncIterator[Any]:
     # A chain restarts the watchdog for each of its own tries.
     return target._events(ctx, watch, call) if isinstance(target, Chain) else asked(target, ctx)
-
-
-@coroutine
-def _soon(step: Awaitable[Any], watch: Watchdog) -> Generator[Any, None, Any]:
-    """Take a step, and time it from its first wait on: a timer costs more than a step that never waits."""
-    steps: Any = step.__await__()
-    try:
-        awaited = next(steps)
-        watch.restart(_GRACE)
-        while True:
-            try:
-                yield awaited
-            except BaseException as error:
-                awaited = steps.throw(error)
-            else:
-                awaited = next(steps)
-    except StopIteration as end:
-        return end.value
-
-
-async def _settle(inner: Any, call: ChainCall, watch: Watchdog, *, batched: bool) -> bool:
-    """Let a tier end by itself, soon, once its finish is through; whatever it still does changes nothing.
-
-    Returns:
-        Whether it has: a generator, or a source of batches, that has come to its end has nothing left to close.
-    """
-    try:
-        extra = await _soon(inner.__aiter__().__anext__(), watch)
-        kind = type(extra[0] if batched else extra)
-        _log.warning("chain: tier %s went on after its finish: %r was dropped", call.member.id, kind)
-    except StopAsyncIteration:
-        return batched or getattr(inner, "ag_frame", inner) is None
-    except asyncio.CancelledError:
-        if watch.overdue() is None:
-            raise
-        _log.warning("chain: tier %s did not end after its finish", call.member.id)
-    except Exception as error:
-        _log.warning("chain: tier %s failed after its finish: %s", call.member.id, type(error).__name__)
-    return False

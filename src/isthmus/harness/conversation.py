@@ -22,7 +22,7 @@ from isthmus.harness.state import RunState
 from isthmus.harness.stores import StateStore
 from isthmus.models.events import Call
 from isthmus.models.executor import Around, ToolResult
-from isthmus.models.stream import Watchdog
+from isthmus.models.watchdog import Watchdog
 
 _LOG = logging.getLogger("isthmus.harness")
 

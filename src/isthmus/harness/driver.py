@@ -26,7 +26,7 @@ from isthmus.models.aside import Aside
 from isthmus.models.batches import texts_of
 from isthmus.models.events import CallDelta, Text
 from isthmus.models.fold import uninvited
-from isthmus.models.stream import Watchdog, running_task
+from isthmus.models.watchdog import Watchdog, running_task
 from isthmus.observability.scope import under
 
 # How a run ends whose reader has gone.

@@ -18,7 +18,7 @@ from isthmus.harness.run import Run
 from isthmus.harness.state import RunState
 from isthmus.models.cancellation import CancellationToken
 from isthmus.models.steering import Steerable, SteeringInput, SteeringReceipt
-from isthmus.models.stream import CLOSED, UNTIMED, Watchdog
+from isthmus.models.watchdog import CLOSED, UNTIMED, Watchdog
 
 View: TypeAlias = Callable[[AsyncGenerator[Any, None], Run], AsyncGenerator[Any, None]]
 
