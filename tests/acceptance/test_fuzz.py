@@ -93,6 +93,11 @@ FOUND = {
         ),
         fuzzing.KINDS[1],
     ),
+    "blanks that came before what is no stream of the kind that its type says": (
+        "bedrock",
+        b"\r\n[DONE]\xec",
+        fuzzing.KINDS[0],
+    ),
 }
 
 
@@ -101,7 +106,8 @@ def test_what_fuzzing_found_stays_mended(name: str) -> None:
     """Bytes that once raised another exception, or gave two answers, give one."""
     provider, body, kind = FOUND[name]
     for ended in Ended:
-        fuzzing.run(fuzzing.check_decoder, provider, body, size=5, kind=kind, ended=ended)
+        for size in (2, 5):
+            fuzzing.run(fuzzing.check_decoder, provider, body, size=size, kind=kind, ended=ended)
 
 
 def test_depth_ends_a_preview() -> None:

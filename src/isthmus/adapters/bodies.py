@@ -58,14 +58,16 @@ async def first_bytes(kind: str, chunks: AsyncIterator[bytes], *, limit: int) ->
     pieces: list[bytes] = []
     start, size = b"", 0
     async for chunk in chunks:
-        if not pieces and kind in _STREAM_TYPES and len(chunk) <= limit:
-            return chunk
-        pieces.append(chunk)
         size += len(chunk)
         if size > limit:
             raise too_large(limit)
         start = (start + chunk).lstrip(_BLANK)
-        if len(start) >= _TELLING or kind in _STREAM_TYPES:
+        # Blanks alone tell nothing, in a stream either: how they are cut off from the rest must not matter.
+        telling = len(start) >= (1 if kind in _STREAM_TYPES else _TELLING)
+        if telling and not pieces:
+            return chunk
+        pieces.append(chunk)
+        if telling:
             break
     return b"".join(pieces)
 
