@@ -7,7 +7,6 @@ import errno
 import socket
 import ssl
 import weakref
-from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
@@ -304,7 +303,7 @@ class HttpReply:
             raise StopAsyncIteration
         content = self._content
         pieces: Any = getattr(content, _BUFFER, ())
-        if type(pieces) is deque and len(pieces) > 1:
+        if hasattr(pieces, "popleft") and len(pieces) > 1:
             # After each piece that it hands out the client asks its parser to go on: of one large piece it asks once.
             joined = b"".join(pieces)
             pieces.clear()
