@@ -164,7 +164,7 @@ class Chain:
         After a fallback, later calls begin with the tier that served. The budget is the run's: without a run each call
         has it for itself. Of a copy that is in a run already, this is the same copy.
         """
-        return _Opened(self)
+        return _InRun(self)
 
     async def steer(self, steering: SteeringInput) -> SteeringReceipt:
         """Within a run: send input into the reply of the tier at work.
@@ -199,7 +199,7 @@ class Chain:
         await self.aclose()
 
 
-class _Opened:
+class _InRun:
     """A run of a chain as a block; no generator, which would be dearer to begin than all that is done here."""
 
     __slots__ = ("_chain", "_run")
